@@ -1,0 +1,37 @@
+# make demo    a real model, trained on an emulated board with an SD card, checked to the bit
+# make test    everything: lint, types, layers, size limits, all tests
+# make setup   what the two above install by themselves
+# make lint    the checks without the tests
+# make slow    the tests that are too long for every day
+# make clean   removes what was made
+
+SHELL := bash
+PYTHON := .venv/bin/python
+WORKERS ?= 2
+
+.PHONY: demo test slow setup lint clean
+
+demo:
+	@tools/setup.sh demo
+	@$(PYTHON) tools/demo.py
+
+setup:
+	@tools/setup.sh test
+
+lint: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	.venv/bin/lint-imports
+	$(PYTHON) tools/check_limits.py
+
+# The summary of pytest comes last.
+test: lint
+	$(PYTHON) -m pytest -n $(WORKERS) -m "not slow and not hil"
+
+slow: setup
+	$(PYTHON) -m pytest -n $(WORKERS) -m "slow and not hil"
+
+clean:
+	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

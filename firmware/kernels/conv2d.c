@@ -1,0 +1,252 @@
+/* 2-D convolution, forward and the gradients of input, weights and bias. */
+#include "blocks.h"
+#include "correlate.h"
+#include "poet/kernels.h"
+
+void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const float *w,
+                         const float *b, float *y)
+{
+    const poet_conv2d_shape *s = shape;
+    const int32_t area = s->kh * s->kw;
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    const correlation cor = {
+        .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
+        .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
+        .samples = s->n,
+        .groups = s->groups,
+        .outs = outs,
+        .channels = channels,
+        .x_row = s->w,
+        .x_plane = s->h * s->w,
+        .out_row = s->ow,
+        .out_plane = s->oh * s->ow,
+        .w_out = channels * area,
+        .w_channel = area,
+        .w_row = s->kw,
+        .w_group = outs * channels * area,
+        .x_tap = 1,
+    };
+    const group_data first = {.x = x, .w = w, .bias = b, .out = y};
+    correlate(&cor, &first, &up3, &up);
+}
+
+void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, const float *w,
+                           float *dx)
+{
+    const poet_conv2d_shape *s = shape;
+    const int32_t area = s->kh * s->kw;
+    const int32_t channels = s->m / s->groups;
+    const int32_t outs = s->c / s->groups;
+    const correlation cor = {
+        .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
+        .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
+        .samples = s->n,
+        .groups = s->groups,
+        .outs = outs,
+        .channels = channels,
+        .x_row = s->ow,
+        .x_plane = s->oh * s->ow,
+        .out_row = s->w,
+        .out_plane = s->h * s->w,
+        .w_out = area,
+        .w_channel = outs * area,
+        .w_row = s->kw,
+        .w_group = outs * channels * area,
+        .x_tap = -1,
+    };
+    const group_data first = {.x = dy, .w = w, .bias = 0, .out = dx};
+    correlate(&cor, &first, &down3, &down);
+}
+/* The weight gradient dw[m, c, kh, kw] sums dy[m] * x[c] over samples, rows and columns. All channels meet the same
+ * positions at one tap, so a block is four m by four c there. */
+
+typedef struct {
+    poet_sum sum;                    /* channels: samples; the weights' side is dy */
+    int32_t x_plane, dy_plane, w_out, area;
+} weight_job;
+
+/* Four m are the lanes, one, two or four c the rows. */
+POET_INLINE void weight_block(const weight_job *job, const float *x, const float *dy, float *dw,
+                              int rows, int x_tap)
+{
+    const poet_block_kind kind = {.lane_operand = POET_W,
+                                  .rows = rows,
+                                  .lanes_adjacent = 0,
+                                  .rows_adjacent = 0,
+                                  .x_tap = x_tap,
+                                  .taps = 0};
+    const int32_t plane = job->dy_plane;
+    const int32_t xp = job->x_plane;
+    const poet_lanes lanes = poet_lanes_at(dy, 0, plane, 2 * plane, 3 * plane);
+    const poet_rows from = {x, x + ((rows > 1) ? xp : 0), x + ((rows > 2) ? 2 * xp : 0),
+                            x + ((rows > 2) ? 3 * xp : 0)};
+    const poet_quad zero = poet_quad_of(0.0F);
+    poet_block acc = {zero, zero, zero, zero};
+    poet_block_run(&acc, &job->sum, lanes, from, kind);
+    const int32_t at[4] = {0, job->w_out, 2 * job->w_out, 3 * job->w_out};
+    store_lanes(acc.r0, dw, at);
+    if (rows >= 2) {
+        store_lanes(acc.r1, dw + job->area, at);
+    }
+    if (rows == 4) {
+        store_lanes(acc.r2, dw + 2 * job->area, at);
+        store_lanes(acc.r3, dw + 3 * job->area, at);
+    }
+}
+
+/* One m, four c as lanes. */
+POET_INLINE void weight_thin(const weight_job *job, const float *x, const float *dy, float *dw,
+                             int x_tap)
+{
+    const poet_block_kind kind = {.lane_operand = POET_X, .rows = 1, .x_tap = x_tap};
+    const int32_t xp = job->x_plane;
+    const poet_lanes lanes = poet_lanes_at(x, 0, xp, 2 * xp, 3 * xp);
+    const poet_rows from = {dy, dy, dy, dy};
+    const poet_quad zero = poet_quad_of(0.0F);
+    poet_block acc = {zero, zero, zero, zero};
+    poet_block_run(&acc, &job->sum, lanes, from, kind);
+    const int32_t at[4] = {0, job->area, 2 * job->area, 3 * job->area};
+    store_lanes(acc.r0, dw, at);
+}
+
+typedef void weight_function(const weight_job *job, const float *x, const float *dy, float *dw);
+
+#define WEIGHT_FUNCTION(name, call)                                                              \
+    static void name(const weight_job *job, const float *x, const float *dy, float *dw)          \
+    {                                                                                            \
+        call;                                                                                    \
+    }
+#define WEIGHT_SET(name, x_tap)                                                                  \
+    WEIGHT_FUNCTION(name##_four, weight_block(job, x, dy, dw, 4, (x_tap)))                       \
+    WEIGHT_FUNCTION(name##_two, weight_block(job, x, dy, dw, 2, (x_tap)))                        \
+    WEIGHT_FUNCTION(name##_one, weight_block(job, x, dy, dw, 1, (x_tap)))                        \
+    WEIGHT_FUNCTION(name##_thin, weight_thin(job, x, dy, dw, (x_tap)))                           \
+    static weight_function *const name[4] = {name##_one, name##_two, name##_four, name##_thin};
+
+WEIGHT_SET(weight_any, 0)
+WEIGHT_SET(weight_unit, 1)
+
+/* All (m, c) of one group at one tap. */
+static void weight_tap(const weight_job *job, int32_t outs, int32_t channels, const float *x,
+                       const float *dy, float *dw)
+{
+    const int unit = (job->sum.of[POET_X].tap == 1);
+    weight_function *const *blocks = (unit != 0) ? weight_unit : weight_any;
+    for (int32_t m = 0; m < outs;) {
+        const int32_t wide = ((outs - m) >= 4) ? 4 : 1;
+        for (int32_t c = 0; c < channels;) {
+            const int32_t left = channels - c;
+            const int32_t done = (left >= 4) ? 4 : ((left >= 2) && (wide == 4)) ? 2 : 1;
+            const float *xc = x + c * job->x_plane;
+            const float *dym = dy + m * job->dy_plane;
+            float *to = dw + m * job->w_out + c * job->area;
+            if (wide == 4) {
+                blocks[done / 2](job, xc, dym, to);
+            } else if (done == 4) {
+                blocks[3](job, xc, dym, to);
+            } else {
+                *to = poet_single_run(0.0F, &job->sum, xc, dym);
+            }
+            c += done;
+        }
+        m += wide;
+    }
+}
+
+/* The output positions of one axis whose input at this tap is no padding: first, count. */
+static void weight_range(int32_t outs, int32_t size, int32_t stride, int32_t shift,
+                         int32_t *first, int32_t *count)
+{
+    int32_t from = 0;
+    while ((from < outs) && (from * stride + shift < 0)) {
+        from++;
+    }
+    int32_t to = outs;
+    while ((to > from) && ((to - 1) * stride + shift >= size)) {
+        to--;
+    }
+    *first = from;
+    *count = to - from;
+}
+
+void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
+                           float *dw)
+{
+    const poet_conv2d_shape *s = shape;
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    weight_job job = {.x_plane = s->h * s->w,
+                      .dy_plane = s->oh * s->ow,
+                      .area = s->kh * s->kw,
+                      .w_out = channels * s->kh * s->kw};
+    for (int32_t tap = 0; tap < job.area; tap++) {
+        const int32_t below = (tap / s->kw) * s->dilation_h - s->pad_top;
+        const int32_t right = (tap % s->kw) * s->dilation_w - s->pad_left;
+        int32_t oh = 0;
+        int32_t ow = 0;
+        weight_range(s->oh, s->h, s->stride_h, below, &oh, &job.sum.rows);
+        weight_range(s->ow, s->w, s->stride_w, right, &ow, &job.sum.taps);
+        job.sum.channels = ((job.sum.rows > 0) && (job.sum.taps > 0)) ? s->n : 0;
+        job.sum.of[POET_X].tap = s->stride_w;
+        job.sum.of[POET_X].row = s->stride_h * s->w;
+        job.sum.of[POET_W].tap = 1;
+        job.sum.of[POET_W].row = s->ow;
+        poet_sum_finish(&job.sum, s->c * job.x_plane, s->m * job.dy_plane);
+        const float *from = (job.sum.channels > 0)
+                                ? x + (oh * s->stride_h + below) * s->w + ow * s->stride_w + right
+                                : x;
+        for (int32_t g = 0; g < s->groups; g++) {
+            weight_tap(&job, outs, channels, from + g * channels * job.x_plane,
+                       dy + g * outs * job.dy_plane + oh * s->ow + ow,
+                       dw + g * outs * job.w_out + tap);
+        }
+    }
+}
+
+/* db of four neighbouring channels. */
+static void sum_four_channels(const poet_channel_sum_shape *s, const float *dy, float *db)
+{
+    float sum[4] = {0.0F, 0.0F, 0.0F, 0.0F};
+    for (int32_t n = s->n; n > 0; n--) {
+        const float *p0 = dy;
+        const float *p1 = p0 + s->plane;
+        const float *p2 = p1 + s->plane;
+        const float *p3 = p2 + s->plane;
+        for (int32_t left = s->plane; left > 0; left--) {
+            sum[0] = sum[0] + *p0++;
+            sum[1] = sum[1] + *p1++;
+            sum[2] = sum[2] + *p2++;
+            sum[3] = sum[3] + *p3++;
+        }
+        dy += s->m * s->plane;
+    }
+    db[0] = sum[0];
+    db[1] = sum[1];
+    db[2] = sum[2];
+    db[3] = sum[3];
+}
+
+static float sum_channel(const poet_channel_sum_shape *s, const float *dy)
+{
+    float sum = 0.0F;
+    for (int32_t n = s->n; n > 0; n--) {
+        const float *from = dy;
+        for (int32_t left = s->plane; left > 0; left--) {
+            sum = sum + *from++;
+        }
+        dy += s->m * s->plane;
+    }
+    return sum;
+}
+
+void poet_channel_sum_f32(const poet_channel_sum_shape *shape, const float *dy, float *db)
+{
+    int32_t m = 0;
+    for (; m + 4 <= shape->m; m += 4) {
+        sum_four_channels(shape, dy + m * shape->plane, db + m);
+    }
+    for (; m < shape->m; m++) {
+        db[m] = sum_channel(shape, dy + m * shape->plane);
+    }
+}

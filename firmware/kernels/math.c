@@ -1,0 +1,91 @@
+/* e^x and ln x from float operations alone. Reduction is Cody and Waite's: ln 2 is split in a high
+ * part so short that its product with the exponent is exact, so fusing or not cannot matter there.
+ * The polynomials are our own minimax fits (Remez exchange in 40 digits, coefficients rounded).
+ */
+#include "poet/math.h"
+
+#include <stdint.h>
+
+#include "float_bits.h"
+#include "poet/fma.h"
+
+#define LOG2_E 0x1.715476p+0F
+#define LN2_HIGH 0x1.62e4p-1F /* 15 bits: exact times any integer below 2^9 */
+#define LN2_LOW 0x1.7f7d1cp-20F
+
+#define ROUNDER 12582912.0F /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
+#define INFINITE_BITS 0x7F800000U
+#define SQRT_HALF_BITS 0x3F3504F3U
+
+/* 2^n for n in -126..127. */
+static float power_of_two(int32_t n)
+{
+    return poet_float_of((uint32_t)(n + 127) << 23);
+}
+
+float poet_expf(float x)
+{
+    if (x != x) {
+        return x;
+    }
+    if (x > 89.0F) {
+        return poet_float_of(INFINITE_BITS);
+    }
+    if (x < -104.0F) {
+        return 0.0F;
+    }
+    const float shifted = POET_FMA(x, LOG2_E, ROUNDER);
+    const float count = shifted - ROUNDER;
+    const int32_t n = (int32_t)(poet_bits_of(shifted) - poet_bits_of(ROUNDER));
+    float r = POET_FMA(-count, LN2_HIGH, x);
+    r = POET_FMA(-count, LN2_LOW, r);
+
+    /* e^r = 1 + r + r^2 q(r) on |r| <= 0.35, q within 2^-28 of the result. */
+    float q = 0x1.6a1a72p-10F;
+    q = POET_FMA(q, r, 0x1.123fc6p-7F);
+    q = POET_FMA(q, r, 0x1.555916p-5F);
+    q = POET_FMA(q, r, 0x1.55548ap-3F);
+    q = POET_FMA(q, r, 0x1.fffffcp-2F);
+    const float result = 1.0F + POET_FMA(r * r, q, r);
+
+    /* Two factors, because 2^128 is no float and 2^-150 is no normal one: the first product is
+     * exact, the second rounds once into the subnormals. */
+    const int32_t half = ((n + 256) / 2) - 128;
+    return result * power_of_two(half) * power_of_two(n - half);
+}
+
+float poet_logf(float x)
+{
+    int32_t exponent = 0;
+    if (!(x >= 0x1p-126F)) {
+        if (x == 0.0F) {
+            return -poet_float_of(INFINITE_BITS);
+        }
+        if (!(x > 0.0F)) {
+            return poet_float_of(0x7FC00000U);
+        }
+        x = x * 0x1p23F;
+        exponent = -23;
+    }
+    const uint32_t bits = poet_bits_of(x);
+    if (bits >= INFINITE_BITS) {
+        return x;
+    }
+    /* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). The bias keeps the shift unsigned. */
+    const uint32_t biased = (bits + (128U << 23) - SQRT_HALF_BITS) >> 23;
+    const float k = (float)((int32_t)biased - 128 + exponent);
+    const float f = poet_float_of(bits - ((biased - 128U) << 23)) - 1.0F;
+
+    /* ln(1 + f) = f - f^2/2 + f^3 p(f), p within 2^-27 of the result. */
+    float p = -0x1.38b46cp-4F;
+    p = POET_FMA(p, f, 0x1.056f9cp-3F);
+    p = POET_FMA(p, f, -0x1.0d8eccp-3F);
+    p = POET_FMA(p, f, 0x1.22d812p-3F);
+    p = POET_FMA(p, f, -0x1.547128p-3F);
+    p = POET_FMA(p, f, 0x1.99a014p-3F);
+    p = POET_FMA(p, f, -0x1.00022ap-2F);
+    p = POET_FMA(p, f, 0x1.555554p-2F);
+    p = POET_FMA(p, f, -0.5F);
+    const float tail = POET_FMA(f * f, p, k * LN2_LOW);
+    return POET_FMA(k, LN2_HIGH, f + tail);
+}

@@ -1,0 +1,132 @@
+/* Four accumulation chains side by side. A lane is one output's chain and never mixes with its
+ * neighbours, so scalar registers and vector registers give the same bits.
+ */
+#ifndef POET_QUAD_H
+#define POET_QUAD_H
+
+#include <stdint.h>
+
+#include "poet/fma.h"
+
+#define POET_INLINE static inline __attribute__((always_inline))
+
+#if defined(__ARM_FEATURE_MVE) && ((__ARM_FEATURE_MVE & 2) != 0)
+#define POET_QUAD_IS_VECTOR 1
+#include <arm_mve.h>
+typedef float32x4_t poet_quad;
+#else
+#define POET_QUAD_IS_VECTOR 0
+typedef struct {
+    float a, b, c, d;
+} poet_quad;
+#endif
+
+/* Where four operands are read: lane i at base + offset[i] on a vector core (one gather load),
+ * else at its own pointer. Adjacent lanes need the first pointer alone.
+ */
+typedef struct {
+    const float *p0;
+#if POET_QUAD_IS_VECTOR
+    uint32x4_t bytes;
+#else
+    const float *p1, *p2, *p3;
+#endif
+} poet_lanes;
+
+POET_INLINE poet_lanes poet_lanes_at(const float *base, int32_t o0, int32_t o1, int32_t o2,
+                                     int32_t o3)
+{
+    poet_lanes lanes;
+    lanes.p0 = base + o0;
+#if POET_QUAD_IS_VECTOR
+    const uint32_t bytes[4] = {0U, (uint32_t)(o1 - o0) * 4U, (uint32_t)(o2 - o0) * 4U,
+                               (uint32_t)(o3 - o0) * 4U};
+    lanes.bytes = vld1q_u32(bytes);
+#else
+    lanes.p1 = base + o1;
+    lanes.p2 = base + o2;
+    lanes.p3 = base + o3;
+#endif
+    return lanes;
+}
+
+POET_INLINE void poet_lanes_advance(poet_lanes *lanes, int32_t by, int adjacent)
+{
+    lanes->p0 += by;
+#if !POET_QUAD_IS_VECTOR
+    if (adjacent == 0) {
+        lanes->p1 += by;
+        lanes->p2 += by;
+        lanes->p3 += by;
+    }
+#else
+    (void)adjacent;
+#endif
+}
+
+POET_INLINE poet_quad poet_lanes_load(const poet_lanes *lanes, int32_t at, int adjacent)
+{
+    const float *p = lanes->p0 + at;
+#if POET_QUAD_IS_VECTOR
+    return (adjacent != 0) ? vld1q_f32(p) : vldrwq_gather_offset_f32(p, lanes->bytes);
+#else
+    poet_quad v;
+    v.a = p[0];
+    v.b = (adjacent != 0) ? p[1] : lanes->p1[at];
+    v.c = (adjacent != 0) ? p[2] : lanes->p2[at];
+    v.d = (adjacent != 0) ? p[3] : lanes->p3[at];
+    return v;
+#endif
+}
+
+/* Four numbers at base, base + step, ... */
+POET_INLINE poet_quad poet_quad_read(const float *base, int32_t step)
+{
+#if POET_QUAD_IS_VECTOR
+    return vldrwq_gather_offset_f32(base, vmulq_n_u32(vidupq_n_u32(0, 4), (uint32_t)step));
+#else
+    return (poet_quad){base[0], base[step], base[2 * step], base[3 * step]};
+#endif
+}
+
+POET_INLINE poet_quad poet_quad_of(float value)
+{
+#if POET_QUAD_IS_VECTOR
+    return vdupq_n_f32(value);
+#else
+    return (poet_quad){value, value, value, value};
+#endif
+}
+
+/* sum + v * factor, lane by lane. */
+POET_INLINE poet_quad poet_quad_fma(poet_quad v, float factor, poet_quad sum)
+{
+#if POET_QUAD_IS_VECTOR && POET_FMA_FUSED
+    return vfmaq_n_f32(sum, v, factor);
+#elif POET_QUAD_IS_VECTOR
+    return vaddq_f32(vmulq_n_f32(v, factor), sum);
+#else
+    sum.a = POET_FMA(v.a, factor, sum.a);
+    sum.b = POET_FMA(v.b, factor, sum.b);
+    sum.c = POET_FMA(v.c, factor, sum.c);
+    sum.d = POET_FMA(v.d, factor, sum.d);
+    return sum;
+#endif
+}
+
+POET_INLINE void poet_quad_store(poet_quad v, float *p0, float *p1, float *p2, float *p3)
+{
+#if POET_QUAD_IS_VECTOR
+    *p0 = vgetq_lane_f32(v, 0);
+    *p1 = vgetq_lane_f32(v, 1);
+    *p2 = vgetq_lane_f32(v, 2);
+    *p3 = vgetq_lane_f32(v, 3);
+#else
+    *p0 = v.a;
+    *p1 = v.b;
+    *p2 = v.c;
+    *p3 = v.d;
+#endif
+}
+
+#endif

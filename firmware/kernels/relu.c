@@ -1,0 +1,55 @@
+/* Rectified linear unit. Compared as integers: one subtraction and one unsigned comparison decide,
+ * with no trip through the FPU's flags and no library call on a core without FPU.
+ */
+#include <stdint.h>
+
+#include "float_bits.h"
+#include "poet/kernels.h"
+
+#define SIGN 0x80000000U
+#define INFINITE_BITS 0x7F800000U
+
+/* -0, negative numbers and -inf become +0; a NaN of either sign stays. */
+static inline float kept_if_positive(float x)
+{
+    return (poet_bits_of(x) - SIGN <= INFINITE_BITS) ? 0.0F : x;
+}
+
+/* y > 0 for +inf and every positive number; not for zeros and NaN. */
+static inline float passed_if_positive(float y, float dy)
+{
+    return (poet_bits_of(y) - 1U < INFINITE_BITS) ? dy : 0.0F;
+}
+
+void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
+{
+    int32_t left = shape->count;
+    for (; left >= 4; left -= 4) {
+        y[0] = kept_if_positive(x[0]);
+        y[1] = kept_if_positive(x[1]);
+        y[2] = kept_if_positive(x[2]);
+        y[3] = kept_if_positive(x[3]);
+        x += 4;
+        y += 4;
+    }
+    for (; left > 0; left--) {
+        *y++ = kept_if_positive(*x++);
+    }
+}
+
+void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const float *dy, float *dx)
+{
+    int32_t left = shape->count;
+    for (; left >= 4; left -= 4) {
+        dx[0] = passed_if_positive(y[0], dy[0]);
+        dx[1] = passed_if_positive(y[1], dy[1]);
+        dx[2] = passed_if_positive(y[2], dy[2]);
+        dx[3] = passed_if_positive(y[3], dy[3]);
+        y += 4;
+        dy += 4;
+        dx += 4;
+    }
+    for (; left > 0; left--) {
+        *dx++ = passed_if_positive(*y++, *dy++);
+    }
+}

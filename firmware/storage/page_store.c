@@ -1,0 +1,249 @@
+#include "poet/page.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "poet/crc.h"
+
+enum { PENDING_NONE = 0, PENDING_WRITE = 1, PENDING_READ = 2 };
+
+#define NO_PAGE UINT32_MAX
+
+/* Header of the region: block 0, little-endian, the rest of the block is zero (SPEC.md). */
+#define HEADER_VERSION 1u
+#define AT_VERSION 16u
+#define AT_BUILD_ID 20u
+#define AT_REGION_BLOCKS 36u
+#define AT_CRC 40u
+#define HEADER_BYTES 44u
+#define BUILD_ID_BYTES 16u
+_Static_assert(AT_BUILD_ID + BUILD_ID_BYTES == AT_REGION_BLOCKS, "header fields are adjacent");
+_Static_assert(HEADER_BYTES <= POET_BLOCK_BYTES, "header fits its block");
+
+static void put_u32(uint8_t *bytes, uint32_t value)
+{
+    bytes[0] = (uint8_t)value;
+    bytes[1] = (uint8_t)(value >> 8);
+    bytes[2] = (uint8_t)(value >> 16);
+    bytes[3] = (uint8_t)(value >> 24);
+}
+
+static void make_header(const poet_page_config *config, uint8_t header[HEADER_BYTES])
+{
+    static const uint8_t magic[AT_VERSION] = {'P', 'O', 'E', 'T', '-', 'M', 'C', 'U',
+                                              ' ', 'C', 'A', 'R', 'D', 0,   0,   0};
+    memcpy(header, magic, sizeof magic);
+    put_u32(&header[AT_VERSION], HEADER_VERSION);
+    memcpy(&header[AT_BUILD_ID], config->build_id, BUILD_ID_BYTES);
+    put_u32(&header[AT_REGION_BLOCKS], config->region_blocks);
+    put_u32(&header[AT_CRC], poet_crc32(0u, header, AT_CRC));
+}
+
+static poet_status fail(poet_page_store *store, uint32_t block, poet_status status)
+{
+    if (status != POET_OK) {
+        store->fault_block = block;
+    }
+    return status;
+}
+
+static uint32_t card_block(const poet_page_store *store, uint32_t page)
+{
+    return store->config->region_block + store->config->pages[page].first_block;
+}
+
+static poet_status read_now(const poet_page_store *store, uint32_t block, uint8_t *bytes,
+                            uint32_t nbytes)
+{
+    POET_TRY(store->bdev->ops->start_read(store->bdev->state, block, bytes, nbytes));
+    return store->bdev->ops->wait(store->bdev->state);
+}
+
+static poet_status write_now(const poet_page_store *store, uint32_t block, const uint8_t *bytes,
+                             uint32_t nbytes)
+{
+    POET_TRY(store->bdev->ops->start_write(store->bdev->state, block, bytes, nbytes));
+    return store->bdev->ops->wait(store->bdev->state);
+}
+
+void poet_page_init(poet_page_store *store, const poet_page_config *config, const poet_bdev *bdev,
+                    poet_page_state *states)
+{
+    memset(store, 0, sizeof *store);
+    store->config = config;
+    store->bdev = bdev;
+    store->states = states;
+    store->pending_page = NO_PAGE;
+    store->fault_block = POET_NO_BLOCK;
+    if (config->page_count != 0u) {
+        memset(states, 0, (size_t)config->page_count * sizeof states[0]);
+    }
+}
+
+/* The generator's own mistakes: a page over the header or past the region. */
+static poet_status check_layout(const poet_page_config *config)
+{
+    if (config->region_blocks == 0u) {
+        return POET_E_ARG;
+    }
+    for (uint32_t i = 0u; i < config->page_count; i++) {
+        const poet_page_desc *page = &config->pages[i];
+        if (page->nbytes == 0u || page->first_block == 0u ||
+            page->first_block >= config->region_blocks) {
+            return POET_E_ARG;
+        }
+        const uint32_t blocks = (page->nbytes - 1u) / POET_BLOCK_BYTES + 1u;
+        if (blocks > config->region_blocks - page->first_block) {
+            return POET_E_ARG;
+        }
+    }
+    return POET_OK;
+}
+
+static poet_status check_capacity(const poet_page_store *store)
+{
+    const poet_page_config *config = store->config;
+    const uint32_t count = store->bdev->ops->block_count(store->bdev->state);
+    if (count < config->region_blocks || count - config->region_blocks < config->region_block) {
+        return POET_E_CARD_SMALL;
+    }
+    return POET_OK;
+}
+
+static poet_status check_header(const poet_page_store *store)
+{
+    uint8_t expected[HEADER_BYTES];
+    uint8_t found[HEADER_BYTES];
+    make_header(store->config, expected);
+    POET_TRY(read_now(store, store->config->region_block, found, HEADER_BYTES));
+    return memcmp(expected, found, HEADER_BYTES) == 0 ? POET_OK : POET_E_CARD_IMAGE;
+}
+
+poet_status poet_page_open(poet_page_store *store)
+{
+    const uint32_t header_block = store->config->region_block;
+    if (store->pending_page != NO_PAGE) {
+        return POET_E_STATE;
+    }
+    POET_TRY(check_layout(store->config));
+    POET_TRY(fail(store, POET_NO_BLOCK, store->bdev->ops->open(store->bdev->state)));
+    POET_TRY(fail(store, header_block, check_capacity(store)));
+    return fail(store, header_block, check_header(store));
+}
+
+/* A card that claims more than it has stores the last block of the region somewhere else, often
+ * over the first one: both are written, then both are read. */
+static poet_status probe_last_block(const poet_page_store *store, const uint8_t *header)
+{
+    const uint32_t last = store->config->region_block + store->config->region_blocks - 1u;
+    uint8_t probe[HEADER_BYTES];
+    uint8_t found[HEADER_BYTES];
+    for (uint32_t i = 0u; i < HEADER_BYTES; i++) {
+        probe[i] = (uint8_t)(header[i] ^ 0xFFu);
+    }
+    POET_TRY(write_now(store, last, probe, HEADER_BYTES));
+    POET_TRY(write_now(store, store->config->region_block, header, HEADER_BYTES));
+    POET_TRY(store->bdev->ops->sync(store->bdev->state));
+    POET_TRY(read_now(store, last, found, HEADER_BYTES));
+    return memcmp(probe, found, HEADER_BYTES) == 0 ? POET_OK : POET_E_CARD_SMALL;
+}
+
+poet_status poet_page_format(poet_page_store *store)
+{
+    const uint32_t header_block = store->config->region_block;
+    uint8_t header[HEADER_BYTES];
+    if (store->pending_page != NO_PAGE) {
+        return POET_E_STATE;
+    }
+    POET_TRY(check_layout(store->config));
+    POET_TRY(fail(store, header_block, check_capacity(store)));
+    make_header(store->config, header);
+    if (store->config->region_blocks > 1u) {
+        POET_TRY(fail(store, header_block, probe_last_block(store, header)));
+    }
+    POET_TRY(fail(store, header_block, write_now(store, header_block, header, HEADER_BYTES)));
+    POET_TRY(fail(store, header_block, store->bdev->ops->sync(store->bdev->state)));
+    return fail(store, header_block, check_header(store));
+}
+
+poet_status poet_page_begin_step(poet_page_store *store)
+{
+    if (store->pending_page != NO_PAGE) {
+        return POET_E_STATE;
+    }
+    for (uint32_t i = 0u; i < store->config->page_count; i++) {
+        store->states[i].valid = 0u;
+        store->states[i].pending = PENDING_NONE;
+    }
+    return POET_OK;
+}
+
+static poet_status check_start(const poet_page_store *store, uint32_t page, const void *buffer)
+{
+    if (page >= store->config->page_count || buffer == NULL) {
+        return POET_E_ARG;
+    }
+    return store->pending_page == NO_PAGE ? POET_OK : POET_E_STATE;
+}
+
+poet_status poet_page_out(poet_page_store *store, uint32_t page, const void *buffer)
+{
+    POET_TRY(check_start(store, page, buffer));
+    const uint32_t nbytes = store->config->pages[page].nbytes;
+    const uint32_t block = card_block(store, page);
+    poet_page_state *state = &store->states[page];
+    state->valid = 0u;
+    POET_TRY(fail(store, block,
+                  store->bdev->ops->start_write(store->bdev->state, block, buffer, nbytes)));
+    /* After the start, so that it runs beside a transfer by DMA. */
+    state->crc = poet_crc32(page, buffer, nbytes);
+    state->pending = PENDING_WRITE;
+    store->pending_page = page;
+    store->pending_buffer = NULL;
+    store->counters.writes++;
+    store->counters.write_bytes += nbytes;
+    return POET_OK;
+}
+
+poet_status poet_page_in(poet_page_store *store, uint32_t page, void *buffer)
+{
+    POET_TRY(check_start(store, page, buffer));
+    const uint32_t nbytes = store->config->pages[page].nbytes;
+    const uint32_t block = card_block(store, page);
+    poet_page_state *state = &store->states[page];
+    if (state->valid == 0u) {
+        return POET_E_STATE;
+    }
+    POET_TRY(fail(store, block,
+                  store->bdev->ops->start_read(store->bdev->state, block, buffer, nbytes)));
+    state->pending = PENDING_READ;
+    store->pending_page = page;
+    store->pending_buffer = buffer;
+    store->counters.reads++;
+    store->counters.read_bytes += nbytes;
+    return POET_OK;
+}
+
+poet_status poet_page_wait(poet_page_store *store, uint32_t page)
+{
+    if (page >= store->config->page_count) {
+        return POET_E_ARG;
+    }
+    poet_page_state *state = &store->states[page];
+    if (store->pending_page != page || state->pending == PENDING_NONE) {
+        return POET_E_STATE;
+    }
+    const uint32_t block = card_block(store, page);
+    const uint8_t pending = state->pending;
+    const poet_status status = store->bdev->ops->wait(store->bdev->state);
+    state->pending = PENDING_NONE;
+    store->pending_page = NO_PAGE;
+    POET_TRY(fail(store, block, status));
+    if (pending == PENDING_WRITE) {
+        state->valid = 1u;
+        return POET_OK;
+    }
+    const uint32_t nbytes = store->config->pages[page].nbytes;
+    const bool same = poet_crc32(page, store->pending_buffer, nbytes) == state->crc;
+    return fail(store, block, same ? POET_OK : POET_E_PAGE_CRC);
+}

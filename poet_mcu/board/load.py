@@ -1,0 +1,204 @@
+"""TOML board files -> Board: parents are merged in, errors name file, key, range, nearest match."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+from annotated_types import Ge, Le
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from poet_mcu import resources
+from poet_mcu.board.schema import Board
+from poet_mcu.errors import BoardError, nearest
+
+_Tree = dict[str, Any]
+
+
+def load_board(name_or_path: str | Path) -> Board:
+    """The board of that name, alias or TOML file. Raises BoardError with all problems at once."""
+    text = str(name_or_path)
+    if text.endswith(".toml") or isinstance(name_or_path, Path):
+        return _load_file(Path(name_or_path))
+    files = {_key(path.stem): path for path in _board_files()}
+    wanted = _key(text)
+    if wanted in files:
+        return _load_file(files[wanted])
+    aliases = _aliases()
+    if wanted in aliases:
+        return _load_file(aliases[wanted])
+    hint = nearest(wanted, sorted([*files, *aliases]))
+    raise BoardError(
+        f"board '{text}': expected one of {', '.join(list_boards())} or a .toml file, got an "
+        f"unknown board{hint or '; write a board file for it (boards/README.md)'}"
+    )
+
+
+def list_boards() -> tuple[str, ...]:
+    """Names of all boards that poet-mcu brings along, sorted."""
+    return tuple(path.stem for path in _board_files())
+
+
+def _board_files() -> list[Path]:
+    return sorted(resources.boards().glob("*.toml"))
+
+
+def _key(name: str) -> str:
+    """Names are compared without case; underscores are accepted for hyphens."""
+    return name.strip().lower().replace("_", "-")
+
+
+def _aliases() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in _board_files():
+        for alias in _read(path).get("aliases", []):
+            found[_key(str(alias))] = path
+    return found
+
+
+def _load_file(path: Path) -> Board:
+    tree = _with_parents(path, ())
+    try:
+        board = Board.model_validate(tree)
+    except ValidationError as error:
+        lines = [line for detail in error.errors() for line in _describe(path, detail)]
+        raise BoardError("\n".join(lines)) from error
+    if path.parent == resources.boards() and board.name != path.stem:
+        raise BoardError(
+            f"{path}: name: expected '{path.stem}' as the file is called, got '{board.name}'; "
+            "rename one of them"
+        )
+    return board
+
+
+def _read(path: Path) -> _Tree:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BoardError(
+            f"{path}: expected a readable board file, got {error.strerror}; check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BoardError(f"{path}: expected TOML, got {error}; correct the file") from error
+
+
+def _with_parents(path: Path, below: tuple[Path, ...]) -> _Tree:
+    """The file's tree over the trees of its parents, which come first and are overridden."""
+    if path.resolve() in below:
+        raise BoardError(f"{path}: extends: expected no circle, got one; remove this key")
+    tree = _read(path)
+    parents = tree.pop("extends", [])
+    if isinstance(parents, str):
+        parents = [parents]
+    if not isinstance(parents, list) or not all(isinstance(p, str) for p in parents):
+        raise BoardError(
+            f"{path}: extends: expected a name such as 'soc/lm3s6965' or a list of them, got "
+            f"{parents!r}; correct the key"
+        )
+    merged: _Tree = {}
+    for parent in parents:
+        found = _parent_file(path, parent)
+        merged = _merge(path, merged, _with_parents(found, (*below, path.resolve())))
+    return _merge(path, merged, tree)
+
+
+def _parent_file(child: Path, name: str) -> Path:
+    for folder in (child.parent, resources.boards()):
+        candidate = folder / f"{name}.toml"
+        if candidate.is_file():
+            return candidate
+    base = resources.boards()
+    known = [str(p.relative_to(base).with_suffix("")) for p in sorted(base.rglob("*.toml"))]
+    raise BoardError(
+        f"{child}: extends: expected a file below {child.parent} or the boards folder, got "
+        f"'{name}'{nearest(name, known) or '; one of ' + ', '.join(known)}"
+    )
+
+
+def _merge(path: Path, base: _Tree, over: _Tree, where: str = "") -> _Tree:
+    """``over`` on top of ``base``, table by table; replaced numbers need their own source."""
+    merged = dict(base)
+    if "source" in base and "source" not in over:
+        raise BoardError(
+            f"{path}: {where}.source: expected this key beside the keys that are replaced here, "
+            "got none; say where the new numbers come from"
+        )
+    for key, value in over.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            merged[key] = _merge(path, old, value, f"{where}.{key}".lstrip("."))
+        else:
+            merged[key] = value
+    return merged
+
+
+def _describe(path: Path, detail: ErrorDetails) -> list[str]:
+    """Our message lines for one problem that pydantic found."""
+    kind = detail["type"]
+    keys = tuple(str(part) for part in detail["loc"] if part != "[key]")
+    where = f"{path}: {'.'.join(keys)}" if keys else f"{path}"
+    got = detail["input"]
+    if kind == "missing":
+        return [f"{where}: expected this key, got none; add it (boards/README.md)"]
+    if kind == "extra_forbidden" or (kind == "literal_error" and "[key]" in detail["loc"]):
+        known = _known_keys(keys[:-1])
+        hint = nearest(keys[-1], known) or "; remove it"
+        return [f"{where}: expected one of {', '.join(known)}, got '{keys[-1]}'{hint}"]
+    if kind == "value_error":
+        texts = str(detail["ctx"]["error"]).splitlines()
+        return [f"{where}: {text}; correct the file" for text in texts]
+    limits = _range(keys)
+    if limits is not None and isinstance(got, int | float) and not isinstance(got, bool):
+        low, high = limits
+        text = f"{where}: expected {low:.12g}..{high:.12g}, got {got}"
+        return [text + (_unit_hint(got, low, high) or "; correct the value or its unit")]
+    expected = detail["msg"][0].lower() + detail["msg"][1:]
+    expected = expected.removeprefix("input should be ")
+    return [f"{where}: expected {expected}, got {got!r}; correct the value"]
+
+
+def _unit_hint(got: float, low: float, high: float) -> str:
+    if low <= got * 1024 <= high and got > 0 and isinstance(got, int):
+        return f"; did you mean {got * 1024} ({got} KiB)?"
+    for factor, unit in ((1e-3, "milli"), (1e-6, "micro"), (1e6, "mega")):
+        if low < got * factor <= high:
+            return f"; did you mean {got * factor:.12g} ({got} {unit})?"
+    return ""
+
+
+def _model_at(keys: tuple[str, ...]) -> type[BaseModel] | None:
+    """The table's class at ``keys`` of a board file, None where there is none of our own."""
+    model: type[BaseModel] | None = Board
+    skip = False
+    for key in keys:
+        if skip:  # the row's own name inside memory.* or cost.*
+            skip = False
+            continue
+        if model is None or key not in model.model_fields:
+            return None
+        annotation = model.model_fields[key].annotation
+        candidates = [annotation, *get_args(annotation)]
+        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        skip = bool(get_args(annotation)) and getattr(annotation, "__origin__", None) is dict
+        model = models[0] if models else None
+    return None if skip else model
+
+
+def _known_keys(keys: tuple[str, ...]) -> list[str]:
+    model = _model_at(keys)
+    if model is not None:
+        fields = model.model_fields.items()
+        return sorted(f.alias or name for name, f in fields) + (["extends"] if not keys else [])
+    annotation = Board.model_fields[keys[0]].annotation
+    return [str(name) for name in get_args(get_args(annotation)[0])]
+
+
+def _range(keys: tuple[str, ...]) -> tuple[float, float] | None:
+    """The ge and le of the key, None when it has no such limits."""
+    model = _model_at(keys[:-1])
+    field = model.model_fields.get(keys[-1]) if model is not None else None
+    low = [m.ge for m in field.metadata if isinstance(m, Ge)] if field else []
+    high = [m.le for m in field.metadata if isinstance(m, Le)] if field else []
+    return (float(low[0]), float(high[0])) if low and high else None  # type: ignore[arg-type]

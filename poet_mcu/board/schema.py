@@ -1,0 +1,245 @@
+"""The board file as frozen data. Units stand in the key names, SI; ``source`` says where from.
+
+Ranges are wide: they catch wrong units (KiB for bytes, mW for W), not unusual boards.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+KERNEL_FAMILIES = (
+    "conv_fwd",
+    "conv_bwd_x",
+    "conv_bwd_w",
+    "dense_fwd",
+    "dense_bwd",
+    "pool",
+    "elementwise",
+    "loss",
+    "update",
+)
+
+Bytes = Annotated[int, Field(ge=0, le=2**32)]
+Watts = Annotated[float, Field(ge=0, le=50)]
+Cycles = Annotated[float, Field(ge=0, le=1e6)]
+Source = Annotated[str, Field(min_length=8, max_length=1000)]
+
+
+def _as_tuple(value: object) -> object:
+    """TOML has lists only; tuples keep the model hashable and frozen all the way down."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+Strings = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+
+
+class Table(BaseModel):
+    """Base of every table: unknown keys are errors, nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Core(Table):
+    """The core and how C is compiled for it.
+
+    ``cpu`` is what follows -mcpu=, '' for the host's compiler; ``fpu`` follows -mfpu= and may be
+    '' (none, or implied by the cpu). ``fma`` is the target's one choice of POET_FMA: fused where
+    the core has a fused multiply-add and it pays, else separate.
+    """
+
+    cpu: str
+    fpu: str = ""
+    float_abi: Literal["soft", "hard", ""]
+    fma: Literal["fused", "separate"]
+    clock_hz: Annotated[int, Field(ge=1_000_000, le=10_000_000_000)]
+    source: Source
+
+
+class Memory(Table):
+    """A contiguous range of addresses [origin, origin + size_bytes)."""
+
+    origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
+    size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
+    source: Source
+
+    @property
+    def end(self) -> int:
+        """The first address behind the range."""
+        return self.origin + self.size_bytes
+
+
+class Runtime(Table):
+    """What our own C needs of the RAM beside the arena.
+
+    ``static_bytes`` bounds .data + .bss without the arena, with room for the 8 bytes that each
+    page adds. The linker gives the stack exactly ``stack_bytes``; the sum of everything is checked
+    against the budget in every linked ELF.
+    """
+
+    stack_bytes: Annotated[int, Field(ge=256, le=2**24)]
+    static_bytes: Annotated[int, Field(ge=0, le=2**24)]
+    source: Source
+
+
+class Arena(Table):
+    """Where values live: the alignment of every slot."""
+
+    alignment_bytes: Annotated[int, Field(ge=4, le=4096)]
+    source: Source
+
+
+class Storage(Table):
+    """The block device for pages and its cost: seconds = latency_s + bytes / throughput.
+
+    ``region_first_block`` is the first block of the raw region. ``transfer_granule_bytes`` is the
+    unit in which the device moves and is charged for bytes. ``overlap``: true when a transfer
+    runs beside compute (DMA), false when it holds the CPU.
+    """
+
+    driver: Literal["sd_spi", "semihosting", "file"]
+    block_bytes: Literal[512]
+    region_first_block: Annotated[int, Field(ge=0, le=2**31)]
+    transfer_granule_bytes: Annotated[int, Field(ge=1, le=2**22)]
+    overlap: bool
+    read_latency_s: Annotated[float, Field(ge=0, le=1)]
+    read_throughput_bytes_per_s: Annotated[float, Field(ge=1e3, le=1e11)]
+    write_latency_s: Annotated[float, Field(ge=0, le=1)]
+    write_throughput_bytes_per_s: Annotated[float, Field(ge=1e3, le=1e11)]
+    estimated: bool = False
+    source: Source
+
+
+class Power(Table):
+    """Electrical power, not energy.
+
+    ``active_w`` is the CPU computing; ``sd_read_w`` and ``sd_write_w`` are what the card draws on
+    top during a transfer; ``idle_w`` is everything waiting between steps.
+    """
+
+    active_w: Watts
+    sd_read_w: Watts
+    sd_write_w: Watts
+    idle_w: Watts
+    estimated: bool = False
+    source: Source
+
+
+class CostRow(Table):
+    """Cycles of one kernel family; a run costs the sum of each feature times its price."""
+
+    cycles_per_mac: Cycles
+    cycles_per_element: Cycles
+    cycles_per_transcendental: Cycles
+    cycles_per_call: Cycles
+    estimated: bool = False
+    source: Source
+
+
+class Emulator(Table):
+    """How QEMU is started: -M ``machine`` -cpu ``cpu`` ('' for the machine's own)."""
+
+    machine: str
+    cpu: str = ""
+    source: Source
+
+
+class Board(Table):
+    """Everything poet-mcu knows about one board."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)]
+    title: Annotated[str, Field(min_length=4, max_length=200)]
+    kind: Literal["emulated", "host", "hardware"]
+    aliases: Strings = ()
+    port: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    core: Core
+    memory: dict[Literal["flash", "sram"], Memory]
+    runtime: Runtime
+    arena: Arena
+    storage: Storage
+    power: Power
+    cost: dict[
+        Literal[
+            "conv_fwd",
+            "conv_bwd_x",
+            "conv_bwd_w",
+            "dense_fwd",
+            "dense_bwd",
+            "pool",
+            "elementwise",
+            "loss",
+            "update",
+        ],
+        CostRow,
+    ]
+    emulator: Emulator | None = None
+
+    @property
+    def flash(self) -> Memory:
+        """Where code, tables and frozen values live."""
+        return self.memory["flash"]
+
+    @property
+    def sram(self) -> Memory:
+        """Where arena, stack, .data and .bss live."""
+        return self.memory["sram"]
+
+    @property
+    def port_folder(self) -> str:
+        """The port's folder, relative to the folder that holds ``firmware``."""
+        return f"firmware/port/{self.port}"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = list(_contradictions(self))
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+def _contradictions(board: Board) -> list[str]:
+    """'key: expected ..., got ...' for what single keys cannot show."""
+    found = [
+        f"memory.{name}: expected this table, got none"
+        for name in ("flash", "sram")
+        if name not in board.memory
+    ]
+    found += [
+        f"cost.{name}: expected this table, got none"
+        for name in KERNEL_FAMILIES
+        if name not in board.cost
+    ]
+    for (a, first), (b, second) in itertools.combinations(board.memory.items(), 2):
+        if board.kind != "host" and first.origin < second.end and second.origin < first.end:
+            found.append(f"memory.{b}.origin: expected a range apart from memory.{a}, got overlap")
+    alignment = board.arena.alignment_bytes
+    if alignment & (alignment - 1):
+        found.append(f"arena.alignment_bytes: expected a power of two, got {alignment}")
+    if "sram" in board.memory:
+        reserved = board.runtime.stack_bytes + board.runtime.static_bytes
+        if reserved >= board.sram.size_bytes:
+            found.append(
+                "runtime: expected stack_bytes + static_bytes below memory.sram.size_bytes "
+                f"{board.sram.size_bytes}, got {reserved}"
+            )
+    return found + _kind_contradictions(board)
+
+
+def _kind_contradictions(board: Board) -> list[str]:
+    found = []
+    if (board.kind == "emulated") != (board.emulator is not None):
+        found.append(
+            f"emulator: expected this table exactly when kind is 'emulated', got kind "
+            f"'{board.kind}' {'with' if board.emulator else 'without'} it"
+        )
+    if (board.kind == "host") != (board.core.cpu == ""):
+        found.append(
+            f"core.cpu: expected '' exactly when kind is 'host', got '{board.core.cpu}' with kind "
+            f"'{board.kind}'"
+        )
+    if board.core.fma == "fused" and board.core.float_abi == "soft":
+        found.append("core.fma: expected 'separate' without an FPU, got 'fused'")
+    return found

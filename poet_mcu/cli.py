@@ -1,0 +1,387 @@
+"""The command line: arguments, printing and exit codes only; every verb is a function elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from poet_mcu import __version__
+from poet_mcu.board.load import list_boards, load_board
+from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
+from poet_mcu.frontend.onnx_import import check_model
+from poet_mcu.pipeline.build import build as run_build
+from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.plan import PlanInfeasible
+from poet_mcu.pipeline.plan import plan as run_plan
+from poet_mcu.pipeline.report import plan_table
+from poet_mcu.pipeline.train import TrainOptions, TrainProgress
+from poet_mcu.pipeline.train import train as run_train
+from poet_mcu.pipeline.validate import validate as run_validate
+from poet_mcu.toolchain import doctor as run_doctor
+from poet_mcu.units import format_bytes, parse_bytes, parse_seconds
+
+app = typer.Typer(
+    name="poet-mcu",
+    help="From an ONNX model to firmware that trains it on a Cortex-M board with an SD card.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+_out = Console(highlight=False, soft_wrap=True)
+
+ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
+FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
+JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+BoardOpt = Annotated[str, typer.Option("--board", help="A board's name, or a board file.")]
+RamOpt = Annotated[
+    str | None,
+    typer.Option("--ram", help="Budget for everything in RAM, e.g. 48K. Default: all of it."),
+]
+DeadlineOpt = Annotated[
+    str | None, typer.Option("--deadline", help="Longest training step, e.g. 500ms.")
+]
+LossOpt = Annotated[str, typer.Option("--loss", help="cross-entropy or mse.")]
+OptimizerOpt = Annotated[str, typer.Option("--optimizer", help="sgd.")]
+LrOpt = Annotated[float, typer.Option("--lr", help="Learning rate.")]
+BatchOpt = Annotated[int | None, typer.Option("--batch", help="Samples in a step.")]
+TrainOpt = Annotated[
+    list[str] | None, typer.Option("--train", help="Train only weights that match this glob.")
+]
+FreezeOpt = Annotated[
+    list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
+]
+PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
+RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
+SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
+LimitOpt = Annotated[str, typer.Option("--time-limit", help="Limit of each solve, e.g. 60s.")]
+StrategyOpt = Annotated[
+    str,
+    typer.Option(
+        "--strategy",
+        help="optimal, or a baseline to measure: keep-all, free-early, page-all, recompute-all.",
+    ),
+]
+PortOpt = Annotated[
+    str | None,
+    typer.Option("--port", help="/dev/ttyACM0, socket://host:port, or another pyserial URL."),
+]
+EmulateOpt = Annotated[bool, typer.Option("--emulate", help="Run in the board's emulator.")]
+SerialOpt = Annotated[
+    str, typer.Option("--serial", help="The emulator's serial line: pty or socket.")
+]
+
+
+def _options(
+    model: Path,
+    board: str,
+    ram: str | None,
+    deadline: str | None,
+    loss: str,
+    optimizer: str,
+    lr: float,
+    batch: int | None,
+    train: list[str] | None,
+    freeze: list[str] | None,
+    paging: bool,
+    remat: bool,
+    solver: str,
+    time_limit: str,
+    strategy: str,
+) -> Options:
+    return Options(
+        model=model,
+        board=board,
+        ram_bytes=None if ram is None else parse_bytes(ram, "--ram"),
+        deadline_s=None if deadline is None else parse_seconds(deadline, "--deadline"),
+        loss=loss,
+        optimizer=optimizer,
+        lr=lr,
+        batch=batch,
+        train=tuple(train or ()),
+        freeze=tuple(freeze or ()),
+        paging=paging,
+        remat=remat,
+        solver=solver,  # type: ignore[arg-type]  # checked by Options
+        time_limit_s=parse_seconds(time_limit, "--time-limit"),
+        strategy=strategy,
+    )
+
+
+def _note(text: str) -> None:
+    _err.print(text, style="dim")
+
+
+def _emit(facts: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+
+@app.command()
+def plan(
+    model: ModelArg,
+    board: BoardOpt,
+    ram: RamOpt = None,
+    deadline: DeadlineOpt = None,
+    loss: LossOpt = "cross-entropy",
+    optimizer: OptimizerOpt = "sgd",
+    lr: LrOpt = 0.01,
+    batch: BatchOpt = None,
+    train: TrainOpt = None,
+    freeze: FreezeOpt = None,
+    paging: PagingOpt = True,
+    remat: RematOpt = True,
+    solver: SolverOpt = "highs",
+    time_limit: LimitOpt = "60s",
+    strategy: StrategyOpt = "optimal",
+    as_json: JsonOpt = False,
+) -> None:
+    """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
+    options = _options(
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        paging, remat, solver, time_limit, strategy,
+    )  # fmt: skip
+    made = run_plan(options, _note)
+    if as_json:
+        _emit(made.facts)
+    else:
+        _out.print(plan_table(made.facts))
+
+
+@app.command()
+def build(
+    model: ModelArg,
+    board: BoardOpt,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to make.")],
+    ram: RamOpt = None,
+    deadline: DeadlineOpt = None,
+    loss: LossOpt = "cross-entropy",
+    optimizer: OptimizerOpt = "sgd",
+    lr: LrOpt = 0.01,
+    batch: BatchOpt = None,
+    train: TrainOpt = None,
+    freeze: FreezeOpt = None,
+    paging: PagingOpt = True,
+    remat: RematOpt = True,
+    solver: SolverOpt = "highs",
+    time_limit: LimitOpt = "60s",
+    strategy: StrategyOpt = "optimal",
+    dump: Annotated[
+        bool, typer.Option("--dump", help="Also write the text form of every level.")
+    ] = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
+    options = _options(
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        paging, remat, solver, time_limit, strategy,
+    )  # fmt: skip
+    made = run_build(options, out, _note, dump=dump)
+    if as_json:
+        _emit(made.facts)
+        return
+    _out.print(plan_table(made.facts))
+    _out.print(
+        f"{out}: firmware.elf, flash {format_bytes(made.sizes.flash_bytes)}, RAM "
+        f"{format_bytes(made.sizes.ram_bytes)} of {format_bytes(made.facts['ram_bytes'])}"
+    )
+
+
+@app.command()
+def check(model: ModelArg, as_json: JsonOpt = False) -> None:
+    """List everything in the model that is not supported, at once, and what to do."""
+    problems = check_model(model)
+    if as_json:
+        rows = [{"node": p.node, "op": p.op, "message": p.message} for p in problems]
+        _emit({"model": model.name, "ok": not problems, "problems": rows})
+    elif not problems:
+        _out.print(f"{model}: every operator is supported")
+    if problems:
+        lines = [f"{model}: node '{p.node}' ({p.op}): {p.message}" for p in problems]
+        raise ModelError("\n".join(lines))
+
+
+def _where(port: str | None, emulate: bool) -> str | None:
+    if emulate == (port is not None):
+        raise InputError("--port, --emulate: expected one of the two, got both or none")
+    return port
+
+
+def _serial(kind: str) -> Any:
+    if kind not in ("pty", "socket"):
+        raise InputError(f"--serial: expected pty or socket, got '{kind}'")
+    return kind
+
+
+@app.command()
+def validate(
+    folder: FolderArg,
+    port: PortOpt = None,
+    emulate: EmulateOpt = False,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps to run.")] = 3,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="npz with x, y; default: random.")
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option("--dump", help="Write losses and weights here (npz).")
+    ] = None,
+    serial: SerialOpt = "pty",
+    as_json: JsonOpt = False,
+) -> None:
+    """Train some steps on the board and compare losses, weights and SD bytes with the plan."""
+    where = _where(port, emulate)
+    found = run_validate(
+        folder, port=where, steps=steps, data=data, dump=dump, serial=_serial(serial),
+        progress=_note,
+    )  # fmt: skip
+    if as_json:
+        _emit(found.facts)
+    else:
+        table = Table(show_header=False, box=None)
+        for key, value in found.facts.items():
+            if key not in ("faults", "ok"):
+                table.add_row(key, str(value))
+        _out.print(table)
+    if found.faults:
+        raise CheckFailed("\n".join(f"{folder}: {fault}" for fault in found.faults))
+    if not as_json:
+        _out.print(f"{folder}: the board computes what it should", style="green")
+
+
+@app.command()
+def train(
+    folder: FolderArg,
+    data: Annotated[Path, typer.Option("--data", help="npz with x and y.")],
+    test: Annotated[
+        Path | None, typer.Option("--test", help="npz for the accuracy before and after.")
+    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the data.")] = 1,
+    lr: Annotated[float | None, typer.Option("--lr", help="Default: the build's.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the shuffling.")] = 0,
+    port: PortOpt = None,
+    emulate: EmulateOpt = False,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write the trained ONNX model here.")
+    ] = None,
+    serial: SerialOpt = "pty",
+    as_json: JsonOpt = False,
+) -> None:
+    """Train on the board over the serial line; write the trained weights back as ONNX."""
+    where = _where(port, emulate)
+    options = TrainOptions(data, test, epochs, lr, seed, save)
+    columns = (
+        TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.completed:.0f}"),
+        TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=_err) as bar:
+        task = bar.add_task("train", total=None, epoch=1, loss=float("nan"))
+
+        def watch(now: TrainProgress) -> None:
+            bar.update(
+                task, completed=now.step, total=now.steps, epoch=now.epoch + 1, loss=now.loss
+            )
+
+        facts = run_train(folder, options, port=where, serial=_serial(serial), watch=watch)
+    if as_json:
+        _emit(facts)
+        return
+    table = Table(show_header=False, box=None)
+    for key, value in facts.items():
+        table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value))
+    _out.print(table)
+
+
+@app.command()
+def boards(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, as_json: JsonOpt = False
+) -> None:
+    """List the boards, or show one."""
+    shown = [load_board(name)] if name else [load_board(known) for known in list_boards()]
+    if as_json:
+        rows = [board.model_dump(mode="json", by_alias=True) for board in shown]
+        _emit(rows[0] if name else {"boards": rows})
+        return
+    table = Table(box=None)
+    for heading in ("board", "core", "RAM", "flash", "kind", "what it is"):
+        table.add_column(heading)
+    for board in shown:
+        table.add_row(
+            board.name, board.core.cpu or "host", format_bytes(board.sram.size_bytes),
+            format_bytes(board.flash.size_bytes), board.kind, board.title,
+        )  # fmt: skip
+    _out.print(table)
+
+
+@app.command()
+def doctor(as_json: JsonOpt = False) -> None:
+    """Show which outside tools are installed and how to install the missing ones."""
+    states = run_doctor()
+    if as_json:
+        _emit({"tools": [state._asdict() for state in states]})
+        return
+    table = Table(box=None)
+    for heading in ("tool", "version", "to install"):
+        table.add_column(heading)
+    for state in states:
+        table.add_row(*(str(cell) if cell is not None else "-" for cell in state))
+    _out.print(table)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    debug: Annotated[  # noqa: ARG001 - main takes it out of the arguments, wherever it stands
+        bool, typer.Option("--debug", help="Show tracebacks of errors.")
+    ] = False,
+) -> None:
+    if version:
+        _out.print(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise click.UsageError("expected a command; poet-mcu --help lists them")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; the exit code. See the error classes for what the codes mean."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    as_json = "--json" in words
+    try:
+        words = [word for word in words if word != "--debug"]
+        code = app(words, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PoetError as error:
+        return _fail(str(error), error.exit_code, error, debug=debug, as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        _err.print("stopped")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last resort: never a traceback unasked
+        text = f"InternalError: {type(error).__name__}: {error}; run again with --debug, report it"
+        return _fail(text, 70, error, debug=debug, as_json=as_json)
+    return int(code or 0)
+
+
+def _fail(text: str, code: int, error: Exception, *, debug: bool, as_json: bool) -> int:
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    _err.print(f"error: {text}", markup=False, style="red")
+    if as_json and not isinstance(error, (CheckFailed, ModelError)):
+        facts = error.facts if isinstance(error, PlanInfeasible) else {}
+        _emit({"error": text, "exit_code": code, **facts})
+    return code
+
+
+def run() -> None:
+    """Entry point of the ``poet-mcu`` script."""
+    sys.exit(main())

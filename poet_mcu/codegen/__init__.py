@@ -1,0 +1,1 @@
+"""Renders a program to C and bundles the folder that a build leaves."""

@@ -1,0 +1,152 @@
+"""Two programs and their graphs -> the view that the model's templates print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poet_mcu.cnames import c_string, comment_text
+from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
+from poet_mcu.codegen.steps import CodeNames, step_view
+from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, TensorRow
+from poet_mcu.ir.graph import DType, Graph, Role, Value
+from poet_mcu.ir.program import Home, Program
+
+ABI_VERSION = 1  # POET_ABI_VERSION of firmware/include/poet/model.h; a test compares them
+
+_ROLE = {
+    Role.INPUT: "POET_ROLE_INPUT",
+    Role.LABEL: "POET_ROLE_LABEL",
+    Role.PARAMETER: "POET_ROLE_PARAMETER",
+    Role.STATE: "POET_ROLE_STATE",
+    Role.CONSTANT: "POET_ROLE_CONSTANT",
+    Role.LOSS: "POET_ROLE_LOSS",
+}
+_DTYPE = {DType.F32: "POET_F32", DType.I32: "POET_I32", DType.U8: "POET_U8"}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInput:
+    """What the generated files are made of."""
+
+    banner: Banner
+    name: str
+    board: str
+    train_graph: Graph
+    eval_graph: Graph
+    train: Program
+    evaluation: Program
+    arena_bytes: int
+    arena_alignment_bytes: int
+    region_block: int
+    region_blocks: int
+    default_lr: float
+    model_hash: bytes
+    build_id: bytes
+
+
+def model_view(code: CodeInput) -> ModelView:
+    """The context of the model's templates."""
+    names = CodeNames()
+    train = step_view(
+        code.train_graph,
+        code.train,
+        names,
+        "poet_generated_train_step",
+        "One training step: forward, loss, backward, update.",
+        "at",
+    )
+    evaluation = step_view(
+        code.eval_graph,
+        code.evaluation,
+        names,
+        "poet_generated_eval_step",
+        "One evaluation: forward only.",
+        "ev",
+    )
+    pages = (
+        *_page_rows(code.train_graph, code.train),
+        *_page_rows(code.eval_graph, code.evaluation),
+    )
+    arrays = _arrays(code.train_graph, names)
+    return ModelView(
+        banner=code.banner,
+        abi_version=ABI_VERSION,
+        name_literal=c_string(code.name),
+        board_literal=c_string(code.board),
+        arena_bytes=code.arena_bytes,
+        arena_alignment_bytes=code.arena_alignment_bytes,
+        page_count=len(pages),
+        region_block=code.region_block,
+        region_blocks=code.region_blocks,
+        default_lr=c_float(code.default_lr),
+        build_id=c_bytes(code.build_id),
+        model_hash=c_bytes(code.model_hash),
+        train_action_count=len(code.train.instructions),
+        eval_action_count=len(code.evaluation.instructions),
+        descriptors=tuple(names.descriptors.values()),
+        train=train,
+        evaluation=evaluation,
+        arrays=arrays,
+        tensors=_tensor_rows(code, names),
+        pages=pages,
+    )
+
+
+def tensor_name(value: Value) -> str:
+    """The name under which the board offers a value: its ONNX name where it has one."""
+    return value.origin or value.name
+
+
+def _arrays(graph: Graph, names: CodeNames) -> tuple[ArrayView, ...]:
+    rows = []
+    for value in graph.with_role(Role.PARAMETER, Role.CONSTANT):
+        array = graph.initial[value.id]
+        dims = " x ".join(str(d) for d in value.shape) or "scalar"
+        rows.append(
+            ArrayView(
+                names.constant(tensor_name(value)),
+                value.type.dtype.value,
+                value.type.elements,
+                comment_text(f"{tensor_name(value)}: {dims}"),
+                c_rows(array),
+            )
+        )
+    return tuple(rows)
+
+
+EVAL_PREFIX = "eval:"
+
+
+def _tensor_rows(code: CodeInput, names: CodeNames) -> tuple[TensorRow, ...]:
+    homes = {home.value: home.offset for home in code.train.homes + code.train.results}
+    rows = []
+    for value in code.train_graph.with_role(*_ROLE):
+        kept = value.role in (Role.PARAMETER, Role.CONSTANT)
+        initial = names.constant(tensor_name(value)) if kept else "NULL"
+        data = "NULL" if value.role is Role.CONSTANT else f"U8({homes[value.id]}u)"
+        rows.append(_row(value, data, initial, _ROLE[value.role]))
+    graph = code.eval_graph
+    inputs = [h for h in code.evaluation.homes if graph.values[h.value].role is Role.INPUT]
+    rows += [_eval_row(graph, home, "POET_ROLE_EVAL_INPUT") for home in inputs]
+    rows += [_eval_row(graph, home, "POET_ROLE_EVAL_OUTPUT") for home in code.evaluation.results]
+    return tuple(rows)
+
+
+def _eval_row(graph: Graph, home: Home, role: str) -> TensorRow:
+    value = graph.values[home.value]
+    return _row(value, f"U8({home.offset}u)", "NULL", role, EVAL_PREFIX)
+
+
+def _row(value: Value, data: str, initial: str, role: str, prefix: str = "") -> TensorRow:
+    name = prefix + tensor_name(value)
+    note = comment_text(f"{name}: {' x '.join(str(d) for d in value.shape) or 'scalar'}")
+    return TensorRow(
+        c_string(name), data, initial, value.type.nbytes, role, _DTYPE[value.type.dtype], note
+    )
+
+
+def _page_rows(graph: Graph, program: Program) -> tuple[PageRow, ...]:
+    return tuple(
+        PageRow(p.first_block, p.nbytes, comment_text(graph.values[p.value].name))
+        for p in program.pages
+    )

@@ -1,0 +1,256 @@
+"""The state of an import: what each ONNX name stands for, and the questions handlers ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto
+
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend.problems import SkipNode
+from poet_mcu.ir.graph import Attr, Role, TensorType, Value
+from poet_mcu.ops.builder import GraphBuilder
+from poet_mcu.ops.table import OPERATORS
+
+Array = npt.NDArray[np.generic]
+MAX_BYTES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """An ONNX name that stands for a value computed on the board (or the input)."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An ONNX name whose elements are known at build time.
+
+    ``sources`` are the stored float tensors the elements come from. ``change`` is '' when the
+    bytes are exactly those of the one source (a reshape keeps them), else it says what was done
+    to them. ``transposed_from`` is the stored tensor when this one is its 2-D transpose.
+    """
+
+    array: Array
+    sources: tuple[str, ...] = ()
+    change: str = ""
+    transposed_from: Tensor | None = None
+
+    def changed(self, array: Array, how: str) -> Tensor:
+        """The same sources with other elements; ``how`` completes 'got it ...'."""
+        return Tensor(np.asarray(array), self.sources, how)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A matrix product or convolution without bias that waits for the Add which brings one."""
+
+    op: str
+    inputs: tuple[Value, ...]
+    attrs: Mapping[str, Attr]
+    channels: int
+    out_shape: tuple[int, ...]
+    name: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxOf:
+    """The output of a Softmax: allowed to be the model's output and nothing else."""
+
+    logits: Value
+    out_shape: tuple[int, ...]
+    label: str
+
+
+Entry = Active | Tensor | Pending | SoftmaxOf
+
+
+@dataclass(slots=True)
+class Context:
+    """Everything known while the nodes are walked in order."""
+
+    builder: GraphBuilder
+    opset: int
+    trainable: Callable[[str], bool]
+    env: dict[str, Entry] = field(default_factory=dict)
+    consumers: dict[str, list[onnx.NodeProto]] = field(default_factory=dict)
+    static: set[str] = field(default_factory=set)
+    outputs: frozenset[str] = frozenset()
+    weights: dict[str, Value | None] = field(default_factory=dict)
+    identity_copies: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _constants: dict[tuple[str, tuple[int, ...], str], Value] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry:
+        """What ``name`` stands for; SkipNode when its producer was refused."""
+        found = self.env.get(name)
+        if found is None:
+            raise SkipNode
+        return found
+
+    def activation(self, name: str) -> Value:
+        """The value of ``name``, which must be computed on the board."""
+        found = self.entry(name)
+        if isinstance(found, Pending):
+            found = Active(self.materialize(found))
+            self.env[name] = found
+        if isinstance(found, SoftmaxOf):
+            raise ModelError(
+                f"expected Softmax only as the last node, got the one of {found.label} here; "
+                "move it to the end or remove it before export"
+            )
+        if isinstance(found, Tensor):
+            raise ModelError(
+                f"expected a value that depends on the input, got the constant '{name}'; "
+                "fold it before export"
+            )
+        return found.value
+
+    def tensor(self, name: str, what: str) -> Tensor:
+        """The elements of ``name``, which must be known at build time; ``what`` is its part."""
+        found = self.entry(name)
+        if not isinstance(found, Tensor):
+            raise ModelError(
+                f"expected {what} as an initializer or constant, got '{name}', which is computed; "
+                "export with fixed values"
+            )
+        return found
+
+    def ints(self, name: str, what: str) -> tuple[int, ...]:
+        """The integers of ``name``, flattened."""
+        array = self.tensor(name, what).array
+        if array.dtype.kind not in "iu":
+            raise ModelError(f"expected integers as {what}, got {array.dtype} in '{name}'")
+        return tuple(int(i) for i in array.ravel())
+
+    def weight(self, name: str, tensor: Tensor, shape: tuple[int, ...] | None = None) -> Value:
+        """A parameter or constant with the elements of ``tensor``, made once per stored tensor."""
+        array = tensor.array if shape is None else tensor.array.reshape(shape)
+        check_float_tensor(name, array)
+        trained = self.trained(tensor)
+        if tensor.change and trained:
+            raise ModelError(
+                f"expected the trained tensor '{trained[0]}' as it is stored, got it "
+                f"{tensor.change}; fold this into the tensor before export, or freeze it "
+                f"(--freeze '{trained[0]}')"
+            )
+        if not trained:
+            return self._constant(name, tensor, array)
+        origin = tensor.sources[0]
+        known = self.weights[origin]
+        if known is None:
+            known = self.builder.value(
+                origin, TensorType(array.shape), Role.PARAMETER, origin, array
+            )
+            self.weights[origin] = known
+        if known.shape != array.shape:
+            raise ModelError(
+                f"expected the trained tensor '{origin}' in one shape, got {list(array.shape)} "
+                f"here and {list(known.shape)} before; store it twice or freeze it "
+                f"(--freeze '{origin}')"
+            )
+        return known
+
+    def trained(self, tensor: Tensor) -> list[str]:
+        """Those stored tensors behind ``tensor`` that are trained; all are noted as weights."""
+        for source in tensor.sources:
+            self.weights.setdefault(source, None)
+        return [source for source in tensor.sources if self.trainable(source)]
+
+    def _constant(self, name: str, tensor: Tensor, array: Array) -> Value:
+        origin = name if tensor.change or not tensor.sources else tensor.sources[0]
+        key = (origin, array.shape, tensor.change)
+        if key not in self._constants:
+            self._constants[key] = self.builder.value(
+                origin, TensorType(array.shape), Role.CONSTANT, origin, array
+            )
+        return self._constants[key]
+
+    def materialize(self, pending: Pending, bias: Value | None = None) -> Value:
+        """Emit a waiting product, with the bias that was found or without."""
+        inputs = pending.inputs if bias is None else (*pending.inputs, bias)
+        value = self.builder.emit(
+            pending.op, inputs, pending.attrs, pending.name, origin=pending.origin
+        )[0]
+        check_size(value.name, value.shape)
+        return self.builder.view(value, pending.out_shape, f"{pending.name}_view")
+
+    def emit(
+        self, node: onnx.NodeProto, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]
+    ) -> Value:
+        """Append a node of ours for ``node``; its first output becomes that of ``node``."""
+        name = node.output[0]
+        outputs = self.builder.emit(op, tuple(inputs), attrs, name, origin=node.name or name)
+        for value in outputs:
+            check_size(value.name, value.shape)
+        self.env[name] = Active(outputs[0])
+        return outputs[0]
+
+    def infer(self, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]) -> tuple[int, ...]:
+        """Shape of the first output ``op`` would have; raises ModelError when it does not fit."""
+        shape = OPERATORS[op].infer([value.type for value in inputs], attrs)[0].shape
+        check_size(op, shape)
+        return shape
+
+    def waits_for_bias(self, node: onnx.NodeProto) -> bool:
+        """True when the one consumer of ``node`` is an Add with a tensor known at build time."""
+        name = node.output[0]
+        users = self.consumers.get(name, [])
+        if name in self.outputs or len(users) != 1 or users[0].op_type != "Add":
+            return False
+        others = [other for other in users[0].input if other != name]
+        return len(others) == 1 and others[0] in self.static
+
+
+def check_float_tensor(name: str, array: Array) -> None:
+    """Raise ModelError unless ``array`` is float32 with finite elements."""
+    if array.dtype != np.float32:
+        raise ModelError(
+            f"expected float32 in tensor '{name}', got {array.dtype}; "
+            "convert the model to float32 before export"
+        )
+    bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float32))))
+    if bad:
+        raise ModelError(
+            f"expected finite numbers in tensor '{name}', got {bad} NaN or infinite elements; "
+            "repair or retrain the model"
+        )
+
+
+def check_size(name: str, shape: tuple[int, ...]) -> None:
+    """Raise ModelError for a float32 tensor that no board and no C array can hold."""
+    size_bytes = TensorType(shape).nbytes
+    if size_bytes >= MAX_BYTES:
+        raise ModelError(
+            f"expected tensors below 2 GiB, got {size_bytes} bytes for '{name}' of shape "
+            f"{list(shape)}; use a smaller model or batch"
+        )
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """The attribute as int, float, str, TensorProto or tuple; ``default`` when absent."""
+    for item in node.attribute:
+        if item.name == name:
+            found = onnx.helper.get_attribute_value(item)
+            if isinstance(found, bytes):
+                return found.decode("utf-8", "replace")
+            return tuple(found) if isinstance(found, list) else found
+    return default
+
+
+def type_name(elem_type: int) -> str:
+    """``float16`` for the enum of ONNX, for messages."""
+    known = TensorProto.DataType.values()
+    return TensorProto.DataType.Name(elem_type).lower() if elem_type in known else str(elem_type)
+
+
+def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same bytes under another shape."""
+    return replace(tensor, array=tensor.array.reshape(shape), transposed_from=None)

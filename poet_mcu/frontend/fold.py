@@ -1,0 +1,178 @@
+"""Operators on tensors known at build time: the shape arithmetic that exporters leave behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend.context import Array, attribute
+
+# Folding is for shapes and small tables; a product of two large constants is not one of them.
+MAX_ELEMENTS = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One node with its operands; absent ones are None."""
+
+    node: onnx.NodeProto
+    inputs: Sequence[Array | None]
+    opset: int
+
+    def need(self, index: int) -> Array:
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise ValueError(f"input {index} is missing")
+        return found
+
+    def ints(self, index: int) -> tuple[int, ...] | None:
+        found = self.inputs[index] if index < len(self.inputs) else None
+        return None if found is None else tuple(int(i) for i in found.ravel())
+
+    def attribute(self, name: str, default: Any) -> Any:
+        return attribute(self.node, name, default)
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        return axes_of(self.node, self.inputs, self.opset)
+
+
+Rule = Callable[[_Call], Array]
+
+
+def fold(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: int) -> Array:
+    """The first output of ``node``; absent inputs are None. Raises ModelError on bad operands."""
+    try:
+        return np.asarray(RULES[node.op_type](_Call(node, inputs, opset)))
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+        raise ModelError(
+            f"expected constants that can be folded, got: {error}; fold them before export"
+        ) from error
+
+
+def axes_of(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], opset: int
+) -> tuple[int, ...] | None:
+    """Axes of Squeeze, Unsqueeze or ReduceProd: an attribute first, later the second input."""
+    since_input = 18 if node.op_type == "ReduceProd" else 13
+    if opset < since_input:
+        found = attribute(node, "axes", None)
+        return None if found is None else tuple(int(i) for i in found)
+    if len(inputs) < 2 or inputs[1] is None:
+        return None
+    return tuple(int(i) for i in inputs[1].ravel())
+
+
+def _same(call: _Call) -> Array:
+    return call.need(0)
+
+
+def _cast(call: _Call) -> Array:
+    return call.need(0).astype(onnx.helper.tensor_dtype_to_np_dtype(call.attribute("to", 0)))
+
+
+def _gather(call: _Call) -> Array:
+    _limit(call.need(1).size * call.need(0).size)
+    return np.take(call.need(0), call.need(1).astype(np.int64), axis=call.attribute("axis", 0))
+
+
+def _concat(call: _Call) -> Array:
+    parts = [call.need(i) for i in range(len(call.inputs))]
+    return np.concatenate(parts, call.attribute("axis", 0))
+
+
+def _squeeze(call: _Call) -> Array:
+    return np.squeeze(call.need(0), call.axes)
+
+
+def _unsqueeze(call: _Call) -> Array:
+    return np.expand_dims(call.need(0), call.axes or ())
+
+
+def _transpose(call: _Call) -> Array:
+    return np.ascontiguousarray(np.transpose(call.need(0), call.attribute("perm", None)))
+
+
+def _slice(call: _Call) -> Array:
+    data = call.need(0)
+    if call.opset < 10:
+        starts, ends = call.attribute("starts", ()), call.attribute("ends", ())
+        axes, steps = call.attribute("axes", None), None
+    else:
+        starts, ends = call.ints(1) or (), call.ints(2) or ()
+        axes, steps = call.ints(3), call.ints(4)
+    axes = axes or tuple(range(len(starts)))
+    index = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps or (1,) * len(axes), strict=True):
+        # An end below -size of a negative step means "up to the first"; Python says None.
+        stop = None if step < 0 and end < -data.shape[axis] else end
+        index[axis] = slice(start, stop, step)
+    return data[tuple(index)]
+
+
+def _binary(function: Callable[[Any, Any], Any]) -> Rule:
+    def rule(call: _Call) -> Array:
+        a, b = call.need(0), call.need(1)
+        _limit(math.prod(np.broadcast_shapes(a.shape, b.shape)))
+        if a.dtype != b.dtype or a.dtype.kind not in "iuf":
+            raise TypeError(f"operands of types {a.dtype} and {b.dtype}")
+        with np.errstate(all="ignore"):
+            return np.asarray(function(a, b)).astype(a.dtype)
+
+    return rule
+
+
+def _divide(a: Any, b: Any) -> Any:
+    """ONNX divides integers towards zero, as C does."""
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    if not np.all(b):
+        raise ZeroDivisionError("an integer division by zero")
+    return (a - np.fmod(a, b)) // b  # fmod has the sign of a, so the division is exact
+
+
+def _reduce_prod(call: _Call) -> Array:
+    data: Any = call.need(0)
+    keep = bool(call.attribute("keepdims", 1))
+    return np.asarray(np.prod(data, axis=call.axes, keepdims=keep, dtype=data.dtype))
+
+
+def _constant_of_shape(call: _Call) -> Array:
+    shape = tuple(int(i) for i in call.need(0).ravel())
+    _limit(math.prod(shape))
+    value = call.attribute("value", None)
+    fill = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)
+    return np.full(shape, fill.ravel()[0])
+
+
+def _limit(elements: int) -> None:
+    if elements > MAX_ELEMENTS:
+        raise ValueError(f"a result of {elements} elements")
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "Add": _binary(np.add),
+        "Cast": _cast,
+        "Concat": _concat,
+        "ConstantOfShape": _constant_of_shape,
+        "Div": _binary(_divide),
+        "Gather": _gather,
+        "Identity": _same,
+        "Mul": _binary(np.multiply),
+        "ReduceProd": _reduce_prod,
+        "Slice": _slice,
+        "Squeeze": _squeeze,
+        "Sub": _binary(np.subtract),
+        "Transpose": _transpose,
+        "Unsqueeze": _unsqueeze,
+    }
+)

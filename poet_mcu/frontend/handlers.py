@@ -1,0 +1,119 @@
+"""The table of ONNX operators we lower, and what to do about some of those we do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx
+
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend import lower_dense, lower_shape, lower_window
+from poet_mcu.frontend.context import Array, Context, Tensor
+from poet_mcu.frontend.fold import RULES, fold
+from poet_mcu.frontend.model_file import ONNX_DOMAINS
+
+Handler = Callable[[Context, onnx.NodeProto], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """How to lower one operator; ``newest`` is the last version of its definition we know."""
+
+    handler: Handler
+    newest: int
+
+
+HANDLERS: Mapping[str, Lowering] = MappingProxyType(
+    {
+        "Add": Lowering(lower_dense.lower_add, 14),
+        "Cast": Lowering(lower_shape.lower_cast, 28),
+        "Constant": Lowering(lower_shape.lower_constant, 25),
+        "Conv": Lowering(lower_window.lower_conv, 22),
+        "Dropout": Lowering(lower_shape.lower_dropout, 22),
+        "Flatten": Lowering(lower_shape.lower_flatten, 25),
+        "Gemm": Lowering(lower_dense.lower_gemm, 13),
+        "Identity": Lowering(lower_shape.lower_identity, 25),
+        "MatMul": Lowering(lower_dense.lower_matmul, 13),
+        "MaxPool": Lowering(lower_window.lower_max_pool, 22),
+        "Relu": Lowering(lower_shape.lower_relu, 14),
+        "Reshape": Lowering(lower_shape.lower_reshape, 25),
+        "Shape": Lowering(lower_shape.lower_shape, 25),
+        "Softmax": Lowering(lower_shape.lower_softmax, 13),
+        "Squeeze": Lowering(lower_shape.lower_squeeze, 25),
+        "Transpose": Lowering(lower_shape.lower_transpose, 25),
+        "Unsqueeze": Lowering(lower_shape.lower_unsqueeze, 25),
+    }
+)
+
+# Tensors keep their identity through these, so they are not folded as arithmetic.
+_KEEPS_TENSOR = frozenset({"Identity", "Squeeze", "Transpose", "Unsqueeze"})
+# What may turn tensors known at build time into another one.
+STATIC_OPS = frozenset(RULES) | {"Constant", "Flatten", "Reshape"}
+
+_FOLD_BN = "export in evaluation mode with constant folding, which merges it into the convolution"
+_ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "AveragePool": "use MaxPool or a strided Conv",
+        "BatchNormalization": _FOLD_BN,
+        "Clip": "use Relu (Relu6 is a Clip)",
+        "ConvTranspose": "build the network without transposed convolutions",
+        "GlobalAveragePool": "use Flatten and a Gemm, or MaxPool over the whole plane",
+        "LogSoftmax": "export the logits (the loss has the softmax inside) or end in Softmax",
+        "QuantizeLinear": "export the float model: training needs float32",
+        "DequantizeLinear": "export the float model: training needs float32",
+        "If": "export with fixed control flow",
+        "Loop": "export with fixed control flow",
+        "Scan": "export with fixed control flow",
+    }
+)
+
+
+def lower_node(ctx: Context, node: onnx.NodeProto) -> None:
+    """Lower or fold one node; raises ModelError without the node's name, which the caller adds."""
+    if node.domain not in ONNX_DOMAINS:
+        raise ModelError(
+            f"expected an operator of domain 'ai.onnx', got domain '{node.domain}'; "
+            "export without custom operators or contrib fusions"
+        )
+    if node.op_type in RULES and node.op_type not in _KEEPS_TENSOR and _all_static(ctx, node):
+        ctx.env[node.output[0]] = _folded(ctx, node)
+        return
+    lowering = HANDLERS.get(node.op_type)
+    if lowering is None:
+        raise ModelError(_unsupported(node))
+    version = onnx.defs.get_schema(node.op_type, ctx.opset, "").since_version
+    if version > lowering.newest:
+        raise ModelError(
+            f"expected {node.op_type} as defined up to opset {lowering.newest}, got its version "
+            f"{version} (opset {ctx.opset}); export with an older opset"
+        )
+    lowering.handler(ctx, node)
+
+
+def _unsupported(node: onnx.NodeProto) -> str:
+    if node.op_type in RULES:
+        return (
+            f"expected {node.op_type} of constants only, got an operand that depends on the input; "
+            "only shape arithmetic is folded: change the model before export"
+        )
+    names = ", ".join(sorted(HANDLERS))
+    advice = _ADVICE.get(node.op_type, f"replace it before export; supported are {names}")
+    return f"expected a supported operator, got {node.op_type}; {advice}"
+
+
+def _all_static(ctx: Context, node: onnx.NodeProto) -> bool:
+    return all(isinstance(ctx.entry(name), Tensor) for name in node.input if name)
+
+
+def _folded(ctx: Context, node: onnx.NodeProto) -> Tensor:
+    arrays: list[Array | None] = []
+    sources: list[str] = []
+    for name in node.input:
+        tensor = ctx.tensor(name, "an operand") if name else None
+        arrays.append(None if tensor is None else tensor.array)
+        sources += [] if tensor is None else tensor.sources
+    result = fold(node, arrays, ctx.opset)
+    kept = tuple(dict.fromkeys(sources)) if result.dtype.kind == "f" else ()
+    return Tensor(result, kept, f"changed by {node.op_type}" if kept else "")

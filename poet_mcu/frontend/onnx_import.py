@@ -1,0 +1,117 @@
+"""ONNX to the forward graph, and the list of everything that stands in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from poet_mcu.frontend.model_file import ModelFile, read_model
+from poet_mcu.frontend.normalize import swap_relu_maxpool
+from poet_mcu.frontend.problems import Problem, raise_problems
+from poet_mcu.frontend.walk import Walk
+from poet_mcu.ir.graph import Graph
+
+__all__ = [
+    "ImportReport",
+    "ImportedModel",
+    "Problem",
+    "check_model",
+    "load_model",
+    "weight_names",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What the import found, for messages and for files.
+
+    ``weights`` are the ONNX names of all stored float tensors that operators read, trained or
+    not. ``identity_copies`` maps such a name to the initializer whose start value it shares.
+    ``output_shape`` is that of the ONNX output; the logits may be rows of it. ``notes`` are
+    sentences for people. ``sha256`` covers the file and its external data.
+    """
+
+    input_name: str
+    output_name: str
+    output_shape: tuple[int, ...]
+    opset: int
+    ir_version: int
+    producer: str
+    sha256: str
+    weights: tuple[str, ...]
+    identity_copies: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """The forward graph.
+
+    With ``has_softmax`` its output is the logits [rows, classes] of a final Softmax that is left
+    to the loss.
+    """
+
+    graph: Graph
+    report: ImportReport
+    has_softmax: bool
+
+
+def load_model(path: Path, batch: int | None, trainable: Callable[[str], bool]) -> ImportedModel:
+    """The model in ``path`` as a forward graph.
+
+    ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
+    name of each weight. Raises ModelError that lists all problems at once.
+    """
+    file = read_model(path)
+    walk = Walk(file, batch, trainable)
+    walk.run()
+    raise_problems(path, walk.problems)
+    return _imported(file, walk)
+
+
+def check_model(path: Path) -> list[Problem]:
+    """Every problem of the model in ``path``; raises ModelError when it is no valid ONNX file.
+
+    A symbolic batch counts as 1 and all weights as trained.
+    """
+    walk = Walk(read_model(path), None, lambda _: True, default_batch=1)
+    walk.run()
+    return walk.problems
+
+
+def weight_names(path: Path) -> tuple[str, ...]:
+    """ONNX names of all weights in the order of use: what ``--train`` and ``--freeze`` match.
+
+    Raises ModelError like ``load_model``.
+    """
+    walk = Walk(read_model(path), None, lambda _: False, default_batch=1)
+    walk.run()
+    raise_problems(path, walk.problems)
+    return tuple(walk.ctx.weights)
+
+
+def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
+    forward = walk.graph()
+    graph = swap_relu_maxpool(forward)
+    notes = list(walk.ctx.notes)
+    moved = _relu_ids(forward) - _relu_ids(graph)
+    if moved:
+        notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
+    report = ImportReport(
+        input_name=walk.input_name,
+        output_name=walk.output_name,
+        output_shape=walk.output_shape,
+        opset=file.opset,
+        ir_version=file.proto.ir_version,
+        producer=f"{file.proto.producer_name} {file.proto.producer_version}".strip(),
+        sha256=file.sha256,
+        weights=tuple(walk.ctx.weights),
+        identity_copies=dict(walk.ctx.identity_copies),
+        notes=tuple(notes),
+    )
+    return ImportedModel(graph, report, walk.has_softmax)
+
+
+def _relu_ids(graph: Graph) -> set[int]:
+    return {node.id for node in graph.nodes if node.op == "relu"}

@@ -1,0 +1,54 @@
+"""onnx's own shape inference, as a second opinion and to see behind refused nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import TensorProto, shape_inference
+
+from poet_mcu.frontend.model_file import first_line
+
+
+def inferred_shapes(
+    proto: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, tuple[int, ...]], str]:
+    """Static shapes of float values with ``inputs`` set, and what the inference complained of."""
+    model = onnx.ModelProto()
+    model.CopyFrom(proto)
+    del model.graph.value_info[:]
+    for info in model.graph.input:
+        if info.name in inputs:
+            dims = info.type.tensor_type.shape.dim
+            for dim, size in zip(dims, inputs[info.name], strict=True):
+                dim.dim_value = size
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    complaint = ""
+    try:
+        model = _infer(model, strict=True)
+    except _ERRORS as error:
+        complaint = first_line(error)
+        try:
+            model = _infer(model, strict=False)
+        except _ERRORS:
+            return {}, complaint
+    return {
+        info.name: tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
+        for info in (*model.graph.value_info, *model.graph.output)
+        if _is_static(info)
+    }, complaint
+
+
+_ERRORS = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)
+
+
+def _infer(model: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    return shape_inference.infer_shapes(model, check_type=True, strict_mode=strict, data_prop=True)
+
+
+def _is_static(info: onnx.ValueInfoProto) -> bool:
+    tensor = info.type.tensor_type
+    if tensor.elem_type != TensorProto.FLOAT or not tensor.HasField("shape"):
+        return False
+    return all(dim.HasField("dim_value") and dim.dim_value > 0 for dim in tensor.shape.dim)

@@ -1,0 +1,1 @@
+"""The four levels as immutable data, and a verifier for each."""

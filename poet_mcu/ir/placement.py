@@ -1,0 +1,55 @@
+"""Level 3: where bytes live. Offsets are in the arena, blocks on the card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One residency of one root value.
+
+    It holds bytes [offset, offset + nbytes) of the arena during the half-open interval of action
+    indices [first, last).
+
+    A residency that begins at action i has first == i and is live during action i; one that a
+    FREE at action j ends has last == j + 1; one that an in-place COMPUTE at j takes over has
+    last == j + 1 too, and the successor's slot has the same offset and first == j: this pair, and
+    no other, may overlap. A value resident when the step begins has first == 0; one resident at
+    the end has last == the number of actions. ``nbytes`` is the padded size.
+    """
+
+    value: int
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The blocks [first_block, first_block + blocks) of the card that hold a paged value."""
+
+    value: int
+    first_block: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Workspace of the COMPUTE at action index ``action``."""
+
+    action: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Every residency's offset, every page's blocks, and the arena's size."""
+
+    slots: tuple[Slot, ...]
+    scratch: tuple[Scratch, ...]
+    pages: tuple[Page, ...]
+    arena_bytes: int
+    alignment_bytes: int

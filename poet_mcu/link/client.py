@@ -1,0 +1,310 @@
+"""A board on the other end of a serial line: its tensors, its training steps, its counters."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from poet_mcu.errors import DeviceError, InputError, nearest
+from poet_mcu.link import protocol
+from poet_mcu.link.frame import VERSION, Frame
+from poet_mcu.link.protocol import (
+    BUILD_ID_BYTES,
+    Counters,
+    Identity,
+    Message,
+    StepAnswer,
+    TensorInfo,
+    Trace,
+)
+from poet_mcu.link.transport import Link, Request
+
+Array = npt.NDArray[np.generic]
+_NAME_BYTES = 400  # the board cuts longer names
+_TRIES = 8
+_FLOAT_MAX = float(np.finfo(np.float32).max)
+_REBOOT_PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One training step; ``trace`` is empty unless asked for, and lacks what the line lost."""
+
+    step: int
+    loss: float
+    cycles: int
+    trace: tuple[Trace, ...] = ()
+
+
+def open_board(
+    url: str,
+    timeout_s: float = 1.0,
+    *,
+    build_id: bytes | None = None,
+    step_timeout_s: float = 600.0,
+    window: int | None = None,
+) -> Board:
+    """The board behind ``url``, asked who it is.
+
+    ``url`` is anything pyserial's ``serial_for_url`` takes. ``timeout_s`` is the wait before a
+    request is repeated (8 times at most), ``step_timeout_s`` the longest silence of a step: the
+    board reports progress once a second where its actions are short enough. ``window`` requests
+    are under way at once; the default is 8 for sockets and ptys and 1 for a UART.
+
+    Raises:
+        DeviceError: nobody answers, or the firmware is not of build ``build_id`` (16 bytes).
+    """
+    if build_id is not None and len(build_id) != BUILD_ID_BYTES:
+        raise InputError(
+            f"{url}: build id: expected {BUILD_ID_BYTES} bytes, got {len(build_id)}; "
+            "take it from the manifest of the build"
+        )
+    board = Board(Link(url, timeout_s, _TRIES, window), step_timeout_s)
+    try:
+        board.identify()
+        board.require(build_id)
+    except BaseException:
+        board.close()
+        raise
+    return board
+
+
+class Board:
+    """Made by :func:`open_board`; a context manager that lets go of the port."""
+
+    def __init__(self, link: Link, step_timeout_s: float) -> None:
+        self.url = link.url
+        self._link = link
+        self._step_timeout_s = step_timeout_s
+        self._identity: Identity | None = None
+        self._tensors: dict[str, TensorInfo] | None = None
+        self._steps_done = 0
+        self._token = secrets.randbits(32)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the port; the board keeps its state."""
+        self._link.close()
+
+    # ---- who is there ----
+
+    @property
+    def identity(self) -> Identity:
+        """The last answer to :meth:`identify`."""
+        return self._identity if self._identity is not None else self.identify()
+
+    @property
+    def steps_done(self) -> int:
+        """Training steps since the last reset of the model."""
+        return self._steps_done
+
+    def identify(self) -> Identity:
+        """Who answers, freshly asked."""
+        identity = Identity.unpack(self._ask(Message.IDENTIFY))
+        self._identity = identity
+        self._steps_done = identity.steps_done
+        return identity
+
+    def require(self, build_id: bytes | None) -> None:
+        """Raise DeviceError unless the board speaks our protocol and runs build ``build_id``."""
+        identity = self.identity
+        if build_id is not None and identity.build_id != build_id:
+            raise DeviceError(
+                f"{self.url}: build id: expected {build_id.hex()}, got {identity.build_id.hex()} "
+                f"(model '{identity.model}', board '{identity.board}'); "
+                "flash the firmware of this build"
+            )
+        ours = (VERSION, protocol.ABI_VERSION)
+        theirs = (identity.protocol, identity.abi)
+        if theirs != ours or identity.state & protocol.STATE_WRONG_ABI:
+            raise DeviceError(
+                f"{self.url}: protocol and ABI version: expected {ours[0]} and {ours[1]}, got "
+                f"{theirs[0]} and {theirs[1]}; build and flash again with this poet-mcu"
+            )
+
+    def counters(self) -> Counters:
+        """Transfers, frames, stack and cycles, counted by the board."""
+        return Counters.unpack(self._ask(Message.COUNTERS))
+
+    # ---- tensors ----
+
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """Every tensor the host can see."""
+        return tuple(self._by_name().values())
+
+    def tensor(self, name: str) -> TensorInfo:
+        """The tensor of this (ONNX) name."""
+        known = self._by_name()
+        found = known.get(_cut(name))
+        if found is None:
+            raise InputError(
+                f"{self.url}: tensor '{name}': expected one of {len(known)} known names, got none"
+                f"{nearest(name, list(known)) or '; list them with tensors()'}"
+            )
+        return found
+
+    def read_tensor(self, name: str) -> Array:
+        """Its elements, flat, as float32, int32 or uint8."""
+        info = self.tensor(name)
+        step = protocol.READ_BYTES
+        requests = [
+            Request(Message.READ, protocol.pack_u32(info.index, at, min(step, info.nbytes - at)))
+            for at in range(0, info.nbytes, step)
+        ]
+        data = b"".join(self._link.exchange(requests))
+        if len(data) != info.nbytes:
+            raise DeviceError(
+                f"{self.url}: tensor '{name}': expected {info.nbytes} bytes, got {len(data)}; "
+                "build and flash again with this poet-mcu"
+            )
+        return np.frombuffer(data, dtype=info.dtype).copy()
+
+    def write_tensor(self, name: str, array: npt.ArrayLike) -> None:
+        """Send all elements in row-major order; numbers are converted, kinds are not."""
+        info = self.tensor(name)
+        data = self._bytes_of(info, array)
+        step = protocol.WRITE_BYTES
+        requests = [
+            Request(Message.WRITE, protocol.pack_u32(info.index, at) + data[at : at + step])
+            for at in range(0, len(data), step)
+        ]
+        self._link.exchange(requests)
+
+    def tensor_crc(self, name: str) -> int:
+        """CRC-32 of the bytes on the board."""
+        payload = protocol.pack_u32(self.tensor(name).index)
+        # A slow core needs a while for a large tensor.
+        answer = self._ask(Message.TENSOR_CRC, payload, slow=True)
+        return protocol.unpack_u32(answer, "checksum of a tensor")
+
+    def tensor_equals(self, name: str, array: npt.ArrayLike) -> bool:
+        """Whether the board holds exactly these elements, compared by CRC-32 on the board."""
+        expected = zlib.crc32(self._bytes_of(self.tensor(name), array))
+        return self.tensor_crc(name) == expected
+
+    # ---- work ----
+
+    def train_step(
+        self,
+        inputs: Mapping[str, npt.ArrayLike] | None = None,
+        *,
+        lr: float | None = None,
+        step: int | None = None,
+        trace: bool = False,
+    ) -> StepResult:
+        """Write ``inputs``, run one training step, return its loss.
+
+        Inputs share memory with activations, so all of them are written before every step.
+        ``step`` (default: the next one) is checked by the board: a step is never counted twice.
+        """
+        number = self._steps_done if step is None else step
+        rate = self.identity.default_lr if lr is None else lr
+        if not math.isfinite(rate) or abs(rate) > _FLOAT_MAX:
+            raise InputError(
+                f"{self.url}: learning rate: expected a finite float32, got {rate}; "
+                "choose another rate"
+            )
+        self._write_all(inputs)
+        seen: list[Trace] = []
+
+        def on_event(frame: Frame) -> None:
+            if frame.type == Message.TRACE:
+                seen.append(Trace.unpack(frame.payload))
+
+        payload = protocol.pack_train_step(number, rate, trace=trace)
+        request = Request(Message.TRAIN_STEP, payload, self._step_timeout_s, slow=True)
+        answer = StepAnswer.unpack(self._link.exchange([request], on_event)[0])
+        self._steps_done = number + 1
+        return StepResult(number, answer.loss, answer.cycles, tuple(seen))
+
+    def evaluate(self, inputs: Mapping[str, npt.ArrayLike] | None = None) -> int:
+        """Write ``inputs``, run the evaluation, return its cycles; then read the outputs.
+
+        It may overwrite its own inputs and those of a training step: write them again each time.
+        """
+        self._write_all(inputs)
+        self._token = (self._token + 1) & 0xFFFF_FFFF
+        payload = protocol.pack_u32(self._token)
+        answer = self._ask(Message.EVALUATE, payload, slow=True)
+        return protocol.unpack_u64(answer, "answer to an evaluation")
+
+    def reset_model(self) -> Identity:
+        """Start values into the parameters, state to zero, step 0; the card is opened again."""
+        self._ask(Message.RESET_MODEL, slow=True)
+        return self.identify()
+
+    def format_card(self) -> Identity:
+        """Write the header of the page region: what is on the card there is lost."""
+        self._ask(Message.FORMAT_CARD, self.identity.build_id, slow=True)
+        return self.identify()
+
+    def reboot(self) -> None:
+        """Restart the board (the host firmware ends). It may do so before its answer is sent."""
+        request = Request(Message.REBOOT, patience_s=_REBOOT_PATIENCE_S, slow=True)
+        try:
+            self._link.exchange([request])
+        except DeviceError as error:
+            if getattr(error, "answer", None) is not None:
+                raise
+        self._identity = None
+
+    # ---- inside ----
+
+    def _ask(self, message: Message, payload: bytes = b"", *, slow: bool = False) -> bytes:
+        patience_s = self._step_timeout_s if slow else None
+        return self._link.exchange([Request(message, payload, patience_s, slow)])[0]
+
+    def _by_name(self) -> dict[str, TensorInfo]:
+        if self._tensors is None:
+            count = self.identity.tensor_count
+            requests = [Request(Message.TENSOR_INFO, protocol.pack_u32(i)) for i in range(count)]
+            answers = self._link.exchange(requests)
+            infos = [TensorInfo.unpack(index, answer) for index, answer in enumerate(answers)]
+            self._tensors = {info.name: info for info in infos}
+        return self._tensors
+
+    def _write_all(self, inputs: Mapping[str, npt.ArrayLike] | None) -> None:
+        for name, array in (inputs or {}).items():
+            self.write_tensor(name, array)
+
+    def _bytes_of(self, info: TensorInfo, array: npt.ArrayLike) -> bytes:
+        """The elements as the board keeps them; InputError on another count or kind."""
+        given = np.asarray(array)
+        whole = np.issubdtype(given.dtype, np.integer) or given.dtype == np.bool_
+        if info.dtype.kind == "f":
+            fits = whole or np.issubdtype(given.dtype, np.floating)
+        else:
+            limits = np.iinfo(np.uint8 if info.dtype.kind == "u" else np.int32)
+            fits = whole and (
+                given.size == 0 or (given.min() >= limits.min and given.max() <= limits.max)
+            )
+        count = info.nbytes // info.dtype.itemsize
+        if not fits or given.size != count:
+            raise InputError(
+                f"{self.url}: tensor '{info.name}': expected {count} elements that fit "
+                f"{info.dtype.name}, got {given.size} of {given.dtype.name}; "
+                "give the array the tensor's size and type"
+            )
+        return given.astype(info.dtype, order="C").tobytes()
+
+
+def _cut(name: str) -> str:
+    return name.encode()[:_NAME_BYTES].decode(errors="replace")

@@ -1,0 +1,1 @@
+"""From schedule and placement to the program: kernel calls with resolved addresses."""

@@ -1,0 +1,170 @@
+"""Offsets in the arena: greedy orders first, an exact search where they miss."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from poet_mcu.ir.graph import Graph
+from poet_mcu.ir.placement import Placement, Scratch, Slot
+from poet_mcu.ir.schedule import Schedule
+from poet_mcu.memory.greedy import pack_greedy
+from poet_mcu.memory.items import Instance, Ints, Item
+from poet_mcu.memory.lifetimes import Lifetimes, Residency, lifetimes
+from poet_mcu.memory.pages import place_pages
+from poet_mcu.memory.search import PREFERENCES, Outcome, search
+from poet_mcu.units import round_down
+
+#: placements one call may try in all its searches
+NODE_BUDGET = 20_000
+#: table cells the searches of one call may touch: keeps large graphs to a few seconds
+_CELL_BUDGET = 400_000_000
+_BISECTIONS = 6
+
+
+def place(
+    graph: Graph,
+    schedule: Schedule,
+    sizes: Mapping[int, int],
+    workspace: Mapping[int, int],
+    alignment_bytes: int,
+    capacity_bytes: int | None,
+    page_first_block: int,
+    page_alignment_blocks: int = 1,
+    node_budget: int = NODE_BUDGET,
+) -> Placement:
+    """The lowest placement found; the same on every run.
+
+    Values with their home in RAM lie at the lowest offsets in id order. ``arena_bytes`` may
+    exceed ``capacity_bytes`` when no packing within it was found: the caller compares, and
+    shrinks its budget or reports. It is never below ``live_peak_bytes``.
+
+    Args:
+        graph: a graph that ``verify_graph`` accepts.
+        schedule: a schedule that ``verify_schedule`` accepts.
+        sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
+        workspace: scratch bytes by node id, rounded up to the alignment here.
+        alignment_bytes: of every offset and size.
+        capacity_bytes: bytes of the arena, home values included; None for no limit.
+        page_first_block: first block that pages may use.
+        page_alignment_blocks: pages begin at a multiple of this many blocks.
+        node_budget: placements the exact search may try.
+
+    Raises:
+        InternalError: a size is not padded, or the schedule is not valid.
+    """
+    lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
+    items, owner = _items(lives)
+    room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
+    packing = pack(items, room, node_budget)
+    slots: list[Slot] = []
+    base = 0
+    for value, nbytes in lives.home:
+        slots.append(Slot(value, base, nbytes, 0, lives.actions))
+        base += nbytes
+    for index, stay in enumerate(lives.residencies):
+        offset = base + packing.offsets[owner[index]]
+        slots.append(Slot(stay.value, offset, stay.nbytes, stay.first, stay.last))
+    first_scratch = len(items) - len(lives.scratch)
+    scratch = tuple(
+        Scratch(action, base + packing.offsets[first_scratch + number], nbytes)
+        for number, (action, nbytes) in enumerate(lives.scratch)
+    )
+    pages = place_pages(schedule, sizes, page_first_block, page_alignment_blocks)
+    return Placement(tuple(slots), scratch, pages, base + packing.height, alignment_bytes)
+
+
+def arena_to_peak_ratio(placement: Placement, live_peak: int) -> float:
+    """``arena_bytes`` over the live peak in bytes: 1.0 is perfect, the rest is fragmentation."""
+    return placement.arena_bytes / live_peak if live_peak > 0 else 1.0
+
+
+def _items(lives: Lifetimes) -> tuple[list[Item], list[int]]:
+    """Items, and for each residency the index of its item; scratch items come last."""
+    owner: list[int] = []
+    chains: list[list[Residency]] = []
+    for stay in lives.residencies:
+        if stay.takes_over is None:
+            owner.append(len(chains))
+            chains.append([stay])
+        else:
+            owner.append(owner[stay.takes_over])
+            chains[owner[-1]].append(stay)
+    items = [_chain_item(chain) for chain in chains]
+    items += [Item(((action, action + 1, nbytes),)) for action, nbytes in lives.scratch]
+    return items, owner
+
+
+def _chain_item(chain: Sequence[Residency]) -> Item:
+    """Heights over time of a chain: during a takeover the predecessor, which is not smaller."""
+    segments = [(chain[0].first, chain[0].last, chain[0].nbytes)]
+    for before, after in itertools.pairwise(chain):
+        if after.last > before.last:  # equal when both reach the end of the step
+            segments.append((before.last, after.last, after.nbytes))
+    return Item(tuple(segments))
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Offsets by item; ``optimal`` when no lower packing exists (proven)."""
+
+    offsets: tuple[int, ...]
+    height: int
+    peak: int
+    optimal: bool
+    nodes: int
+
+
+def pack(items: Sequence[Item], capacity: int | None, node_budget: int = NODE_BUDGET) -> Packing:
+    """The lowest packing of ``items`` found, in their units; ``capacity`` only steers the search.
+
+    Greedy orders come first. If they miss the peak load (a lower bound), the exact search looks
+    for a packing at the peak, then within the capacity, then bisects.
+    """
+    if not items:
+        return Packing((), 0, 0, optimal=True, nodes=0)
+    instance = Instance(items)
+    tries = _Tries(instance, node_budget)
+    tries.goal(instance.peak, share=2)
+    if capacity is not None and instance.peak <= capacity < tries.height:
+        tries.goal(round_down(capacity, instance.unit), share=2)
+    for _ in range(_BISECTIONS):
+        if tries.floor + instance.unit >= tries.height or tries.left <= 0:
+            break
+        middle = (tries.floor + tries.height) // 2
+        tries.goal(round_down(middle, instance.unit), share=3)
+    optimal = tries.height in (instance.peak, tries.proven + instance.unit)
+    offsets = tuple(int(offset) for offset in tries.best)
+    return Packing(offsets, tries.height, instance.peak, optimal, tries.nodes)
+
+
+class _Tries:
+    """The best packing so far and what is known about lower ones."""
+
+    def __init__(self, instance: Instance, node_budget: int) -> None:
+        self.instance = instance
+        self.best: Ints = pack_greedy(instance, instance.peak)
+        self.height = instance.height_of(self.best)
+        self.left = min(node_budget, _CELL_BUDGET // max(instance.load.size, 1))
+        self.nodes = 0
+        #: no packing this high was found / exists; always below ``height``
+        self.floor = self.proven = instance.peak - instance.unit
+
+    def goal(self, height: int, share: int) -> None:
+        """Search for a packing of ``height`` with 1/``share`` of the nodes that are left."""
+        if self.height <= height or self.left <= 0:
+            return
+        nodes = max(self.left // (share * len(PREFERENCES)), 1)
+        for preference in range(len(PREFERENCES)):
+            result = search(self.instance, height, nodes, preference)
+            self.nodes += result.nodes
+            self.left -= result.nodes
+            if result.offsets is not None:
+                self.best = result.offsets
+                self.height = self.instance.height_of(self.best)
+                return
+            if result.outcome is Outcome.ABSENT:
+                self.proven = max(self.proven, height)
+                break
+        self.floor = max(self.floor, height)

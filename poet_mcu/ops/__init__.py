@@ -1,0 +1,1 @@
+"""Operators: one file each, listed in table.py."""

@@ -1,0 +1,246 @@
+"""2-D convolution, NCHW, and its three gradients (input, weight, bias)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from poet_mcu.errors import ModelError
+from poet_mcu.ir.graph import Node, TensorType, Value
+from poet_mcu.ops.operator import (
+    Array,
+    Attrs,
+    Cost,
+    Emitter,
+    Kernel,
+    Operator,
+    Types,
+    in_memory_order,
+    ints,
+)
+
+_SHAPE = "poet_conv2d_shape"
+_SOURCE = "conv2d.c"
+_FIELDS = (
+    "n", "c", "h", "w", "m", "oh", "ow", "kh", "kw", "stride_h", "stride_w",
+    "pad_top", "pad_left", "dilation_h", "dilation_w", "groups",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Geometry of a convolution with names, from the shapes of x, w, y and the attributes."""
+
+    n: int
+    c: int
+    h: int
+    w: int
+    m: int
+    oh: int
+    ow: int
+    kh: int
+    kw: int
+    sh: int
+    sw: int
+    top: int
+    left: int
+    dh: int
+    dw: int
+    groups: int
+
+    @property
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """Initializers of ``poet_conv2d_shape`` in C order."""
+        values = (self.n, self.c, self.h, self.w, self.m, self.oh, self.ow, self.kh, self.kw)
+        rest = (self.sh, self.sw, self.top, self.left, self.dh, self.dw, self.groups)
+        return tuple(zip(_FIELDS, values + rest, strict=True))
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one direction, padding positions counted."""
+        return self.n * self.m * self.oh * self.ow * (self.c // self.groups) * self.kh * self.kw
+
+
+def window(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], attrs: Attrs) -> Window:
+    """The geometry that belongs to these shapes."""
+    top, left, _, _ = ints(attrs, "pads")
+    sh, sw = ints(attrs, "strides")
+    dh, dw = ints(attrs, "dilations")
+    (groups,) = ints(attrs, "group")
+    n, c, h, width = x
+    m, oh, ow = y[1:]
+    return Window(
+        n, c, h, width, m, oh, ow, w[2], w[3], sh, sw, top, left, dh, dw, groups
+    )  # fmt: skip
+
+
+def output_size(size: int, kernel: int, stride: int, pads: int, dilation: int) -> int:
+    """Positions of a window of ``kernel`` along ``size`` with ``pads`` in all (floor form)."""
+    return (size + pads - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _taps(g: Window, padded: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """View [kh, kw, n, c, oh, ow]: for each tap the input element under each output position."""
+    sn, sc, srow, scol = padded.strides
+    return np.lib.stride_tricks.as_strided(
+        padded,
+        (g.kh, g.kw, g.n, g.c, g.oh, g.ow),
+        (srow * g.dh, scol * g.dw, sn, sc, srow * g.sh, scol * g.sw),
+    )
+
+
+def _pad(g: Window, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """x with zero borders large enough for every tap."""
+    bottom = max(0, (g.oh - 1) * g.sh + g.dh * (g.kh - 1) + 1 - g.top - g.h)
+    right = max(0, (g.ow - 1) * g.sw + g.dw * (g.kw - 1) + 1 - g.left - g.w)
+    return np.pad(x, ((0, 0), (0, 0), (g.top, bottom), (g.left, right)))
+
+
+def _split(g: Window, a: npt.NDArray[np.float32], axis: int) -> list[npt.NDArray[np.float32]]:
+    return np.split(a, g.groups, axis)
+
+
+class Conv2d(Operator):
+    """y[n,m,oh,ow] = b[m] + sum over c, kh, kw of x * w."""
+
+    name = "conv2d"
+
+    def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+        x, w = inputs[0].shape, inputs[1].shape
+        if len(x) != 4 or len(w) != 4:
+            raise ModelError(f"expected x and w with 4 dimensions, got {x} and {w}")
+        (groups,) = ints(attrs, "group")
+        if x[1] != w[1] * groups or w[0] % groups:
+            raise ModelError(f"expected {w[1] * groups} input channels for w {w}, got {x[1]}")
+        if len(inputs) > 2 and inputs[2].shape != (w[0],):
+            raise ModelError(f"expected a bias of shape ({w[0]},), got {inputs[2].shape}")
+        top, left, bottom, right = ints(attrs, "pads")
+        sh, sw = ints(attrs, "strides")
+        dh, dw = ints(attrs, "dilations")
+        oh = output_size(x[2], w[2], sh, top + bottom, dh)
+        ow = output_size(x[3], w[3], sw, left + right, dw)
+        if oh < 1 or ow < 1:
+            raise ModelError(f"expected a kernel that fits the padded input, got w {w} on x {x}")
+        return (TensorType((x[0], w[0], oh, ow)),)
+
+    def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+        x, w = (np.asarray(a, np.float32) for a in inputs[:2])
+        y = self.infer([TensorType(np.shape(a)) for a in inputs], attrs)[0].shape
+        g = window(x.shape, w.shape, y, attrs)
+        taps = _taps(g, _pad(g, x))
+        parts = [
+            np.einsum("hwncyx,mchw->nmyx", t, k)
+            for t, k in zip(_split(g, taps, 3), _split(g, w, 0), strict=True)
+        ]
+        out = np.concatenate(parts, 1)
+        if len(inputs) > 2:
+            out = out + np.asarray(inputs[2])[None, :, None, None]
+        return (out.astype(np.float32),)
+
+    def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
+        g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
+        return Cost("conv_fwd", macs=g.macs, elements=outputs[0].elements)
+
+    def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
+        g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
+        bias = "in2" if len(inputs) > 2 else "null"
+        args = ("in0", "in1", bias, "out0")
+        return Kernel("poet_conv2d_fwd_f32", _SOURCE, args, _SHAPE, g.fields)
+
+    def gradient(
+        self,
+        node: Node,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        grads: Sequence[Value],
+        needs: Sequence[bool],
+        build: Emitter,
+    ) -> tuple[Value | None, ...]:
+        x, w = inputs[:2]
+        dy = grads[0]
+        shapes = {"x_shape": x.shape, "w_shape": w.shape}
+
+        def bwd_x() -> Value | None:
+            if not needs[0]:
+                return None
+            attrs = {**node.attrs, **shapes}
+            return build.emit("conv2d_bwd_x", (dy, w), attrs, f"d_{x.name}")[0]
+
+        def bwd_w() -> Value | None:
+            if not needs[1]:
+                return None
+            attrs = {**node.attrs, **shapes}
+            return build.emit("conv2d_bwd_w", (x, dy), attrs, f"d_{w.name}")[0]
+
+        dx, dw = in_memory_order(bwd_x, bwd_w, x, w)
+        db = None
+        if len(inputs) > 2 and needs[2]:
+            db = build.emit("channel_sum", (dy,), {}, f"d_{inputs[2].name}")[0]
+        return (dx, dw, db)[: len(inputs)]
+
+
+class Conv2dBwdX(Operator):
+    """dx from dy and w."""
+
+    name = "conv2d_bwd_x"
+
+    def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+        return (TensorType(ints(attrs, "x_shape")),)
+
+    def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+        dy, w = (np.asarray(a, np.float32) for a in inputs)
+        g = window(ints(attrs, "x_shape"), w.shape, dy.shape, attrs)
+        padded = np.zeros_like(_pad(g, np.zeros((g.n, g.c, g.h, g.w), np.float32)))
+        per_group = g.c // g.groups
+        for i, (d, k) in enumerate(zip(_split(g, dy, 1), _split(g, w, 0), strict=True)):
+            chunk = np.einsum("nmyx,mchw->hwncyx", d, k)
+            target = padded[:, i * per_group : (i + 1) * per_group]
+            for kh in range(g.kh):
+                for kw in range(g.kw):
+                    rows = slice(kh * g.dh, kh * g.dh + (g.oh - 1) * g.sh + 1, g.sh)
+                    cols = slice(kw * g.dw, kw * g.dw + (g.ow - 1) * g.sw + 1, g.sw)
+                    target[:, :, rows, cols] += chunk[kh, kw]
+        return (padded[:, :, g.top : g.top + g.h, g.left : g.left + g.w].copy(),)
+
+    def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
+        g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
+        return Cost("conv_bwd_x", macs=g.macs, elements=outputs[0].elements)
+
+    def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
+        g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
+        args = ("in0", "in1", "out0")
+        return Kernel("poet_conv2d_bwd_x_f32", _SOURCE, args, _SHAPE, g.fields)
+
+
+class Conv2dBwdW(Operator):
+    """dw from x and dy."""
+
+    name = "conv2d_bwd_w"
+
+    def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+        return (TensorType(ints(attrs, "w_shape")),)
+
+    def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+        x, dy = (np.asarray(a, np.float32) for a in inputs)
+        g = window(x.shape, ints(attrs, "w_shape"), dy.shape, attrs)
+        taps = _taps(g, _pad(g, x))
+        parts = [
+            np.einsum("hwncyx,nmyx->mchw", t, d)
+            for t, d in zip(_split(g, taps, 3), _split(g, dy, 1), strict=True)
+        ]
+        return (np.concatenate(parts, 0).astype(np.float32),)
+
+    def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
+        g = window(inputs[0].shape, outputs[0].shape, inputs[1].shape, attrs)
+        return Cost("conv_bwd_w", macs=g.macs, elements=outputs[0].elements)
+
+    def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
+        g = window(inputs[0].shape, outputs[0].shape, inputs[1].shape, attrs)
+        args = ("in0", "in1", "out0")
+        return Kernel("poet_conv2d_bwd_w_f32", _SOURCE, args, _SHAPE, g.fields)
+
+
+OPERATORS = (Conv2d(), Conv2dBwdX(), Conv2dBwdW())

@@ -1,0 +1,78 @@
+"""What the user may choose, as plain data; the command line fills it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from poet_mcu.errors import InputError, nearest
+from poet_mcu.training.training import LOSSES, OPTIMIZERS
+
+STRATEGIES = ("optimal", "keep-all", "free-early", "page-all", "recompute-all")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of plan and build.
+
+    ``ram_bytes`` None means all the RAM of the board; ``deadline_s`` None means no deadline.
+    ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
+    a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names.
+    """
+
+    model: Path
+    board: str
+    ram_bytes: int | None = None
+    deadline_s: float | None = None
+    loss: str = "cross-entropy"
+    optimizer: str = "sgd"
+    lr: float = 0.01
+    batch: int | None = None
+    train: tuple[str, ...] = ()
+    freeze: tuple[str, ...] = ()
+    paging: bool = True
+    remat: bool = True
+    solver: Literal["highs", "cbc"] = "highs"
+    time_limit_s: float = 60.0
+    strategy: str = "optimal"
+
+    def __post_init__(self) -> None:
+        _one_of("--loss", self.loss, tuple(LOSSES))
+        _one_of("--optimizer", self.optimizer, tuple(OPTIMIZERS))
+        _one_of("--solver", self.solver, ("highs", "cbc"))
+        _one_of("--strategy", self.strategy, STRATEGIES)
+        _positive("--lr", self.lr)
+        _positive("--time-limit", self.time_limit_s)
+        for option, value in (
+            ("--batch", self.batch),
+            ("--ram", self.ram_bytes),
+            ("--deadline", self.deadline_s),
+        ):
+            if value is not None:
+                _positive(option, value)
+
+    def summary(self) -> str:
+        """The options that shape the generated files, for their headers. No paths."""
+        words = [f"loss={self.loss}", f"optimizer={self.optimizer}", f"lr={self.lr:g}"]
+        words.append(f"batch={self.batch or 'as in the model'}")
+        words.append(f"ram={self.ram_bytes if self.ram_bytes is not None else 'all'}")
+        if self.deadline_s is not None:
+            words.append(f"deadline={self.deadline_s:g}s")
+        words += [f"train={glob}" for glob in self.train]
+        words += [f"freeze={glob}" for glob in self.freeze]
+        words += [] if self.paging else ["no-paging"]
+        words += [] if self.remat else ["no-remat"]
+        words.append(f"strategy={self.strategy}")
+        return " ".join(words)
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        names = ", ".join(known)
+        raise InputError(f"{option}: expected one of {names}, got '{value}'{nearest(value, known)}")
+
+
+def _positive(option: str, value: float) -> None:
+    if not value > 0 or value == float("inf"):
+        raise InputError(f"{option}: expected a number above 0, got {value:g}")

@@ -1,0 +1,256 @@
+"""``plan``: the plan of a model on a board, with baselines, bound and gap; or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poet_mcu.errors import Infeasible
+from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.prepare import Prepared, prepare
+from poet_mcu.pipeline.stepplan import (
+    BASELINES,
+    Budget,
+    NoPlan,
+    StepPlan,
+    budget_of,
+    plan_step,
+    solve_options,
+)
+from poet_mcu.schedule import (
+    Metrics,
+    MinimumMemory,
+    Problem,
+    Solution,
+    SolveOptions,
+    largest_working_set,
+    minimum_memory,
+    shortest_deadline,
+    simulate,
+    solve,
+)
+from poet_mcu.schedule.pricing import home_bytes, make_problem, padded_sizes
+from poet_mcu.units import format_bytes
+
+Progress = Callable[[str], None]
+
+METRIC_KEYS = (
+    "energy_j", "compute_j", "sd_j", "time_s", "stall_s", "sd_read_bytes", "sd_write_bytes",
+    "recomputes", "page_ins", "page_outs",
+)  # fmt: skip
+
+
+class PlanInfeasible(Infeasible):
+    """No plan exists; ``facts`` holds the smallest budget and deadline that work."""
+
+    def __init__(self, message: str, facts: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Training step and evaluation, planned; ``facts`` is what plan.json holds."""
+
+    prepared: Prepared
+    budget: Budget
+    train: StepPlan
+    evaluation: StepPlan
+    facts: dict[str, Any]
+
+    @property
+    def arena_bytes(self) -> int:
+        """The arena that both steps use one after the other."""
+        return max(self.train.placement.arena_bytes, self.evaluation.placement.arena_bytes)
+
+    @property
+    def region_blocks(self) -> int:
+        """Blocks of the raw region on the card: header and all pages."""
+        return max(self.train.region_blocks, self.evaluation.region_blocks)
+
+    @property
+    def page_count(self) -> int:
+        """Pages of both steps."""
+        return len(self.train.program.pages) + len(self.evaluation.program.pages)
+
+
+def _quiet(_: str) -> None:
+    """No progress."""
+
+
+def plan(options: Options, progress: Progress = _quiet) -> Plan:
+    """Plan a training step and an evaluation.
+
+    Raises PlanInfeasible (exit code 3) with the smallest RAM and the shortest deadline that work,
+    ModelError, BoardError and InputError for bad input.
+    """
+    progress("reading the model")
+    return plan_prepared(prepare(options), progress)
+
+
+def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
+    """``plan`` for a model that has been read."""
+    options, board = prepared.options, prepared.board
+    budget = budget_of(board, prepared.ram_bytes)
+    problem = make_problem(prepared.train, board, budget.arena_bytes, options.deadline_s)
+    fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
+    if prepared.ram_bytes > board.sram.size_bytes:
+        raise PlanInfeasible(
+            f"{board.name}: memory.sram: expected --ram of at most {board.sram.size_bytes} bytes, "
+            f"got {prepared.ram_bytes}; lower --ram or choose a board with more",
+            {"status": "infeasible", "ram_bytes": prepared.ram_bytes},
+        )
+    try:
+        progress("planning the training step")
+        train = plan_step(
+            prepared.train, board, options, budget,
+            name="train", strategy=options.strategy, deadline_s=options.deadline_s,
+        )  # fmt: skip
+        progress("planning the evaluation")
+        evaluation = plan_step(
+            prepared.evaluation, board, replace(options, remat=False, paging=True), budget,
+            name="eval", strategy="optimal", first_page=len(train.program.pages),
+            first_block=train.region_blocks,
+        )  # fmt: skip
+    except NoPlan as error:
+        raise _explain(prepared, budget, error, progress) from error
+    progress("planning the baselines")
+    facts = _facts(prepared, budget, train, fixed)
+    facts["arena_bytes"] = max(train.placement.arena_bytes, evaluation.placement.arena_bytes)
+    facts["evaluation"] = _metrics(evaluation.metrics, fixed) | {
+        "arena_bytes": evaluation.placement.arena_bytes
+    }
+    return Plan(prepared, budget, train, evaluation, facts)
+
+
+def _metrics(metrics: Metrics, fixed_bytes: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"peak_bytes": metrics.peak_bytes + fixed_bytes}
+    found |= {key: getattr(metrics, key) for key in METRIC_KEYS}
+    return found
+
+
+def _entry(
+    prepared: Prepared,
+    problem: Problem,
+    fixed_bytes: int,
+    status: str,
+    metrics: Metrics | None,
+    solution: Solution | None,
+) -> dict[str, Any]:
+    """The keys that a plan and every baseline have."""
+    entry: dict[str, Any] = {
+        "status": status,
+        "objective": metrics.energy_j if metrics else None,
+        "lower_bound": solution.lower_bound_j if solution else None,
+        "gap": solution.gap if solution else None,
+        "overhead_gap": solution.overhead_gap if solution else None,
+        "solve_s": solution.solve_s if solution else 0.0,
+        "ram_bytes": prepared.ram_bytes,
+        "deadline_s": problem.deadline_s,
+    }
+    if metrics:
+        return entry | _metrics(metrics, fixed_bytes)
+    return entry | dict.fromkeys(("peak_bytes", *METRIC_KEYS))
+
+
+def _status(problem: Problem, metrics: Metrics) -> str:
+    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
+    return "infeasible" if late or metrics.peak_bytes > problem.memory_bytes else "feasible"
+
+
+def baselines(prepared: Prepared, problem: Problem, fixed_bytes: int) -> dict[str, Any]:
+    """Every baseline under the keys of a plan; 'infeasible' where it misses budget or deadline."""
+    found: dict[str, Any] = {}
+    for name, make in BASELINES.items():
+        metrics = simulate(problem, make(problem))
+        status = _status(problem, metrics)
+        key = name.replace("-", "_")
+        found[key] = _entry(prepared, problem, fixed_bytes, status, metrics, None)
+    limit = prepared.options.time_limit_s
+    solver = prepared.options.solver
+    for key, paging, remat in (("remat_only", False, True), ("paging_only", True, False)):
+        switches = SolveOptions(paging=paging, remat=remat, solver=solver, time_limit_s=limit)
+        solution = solve(problem, switches)
+        found[key] = _entry(
+            prepared, problem, fixed_bytes, solution.status.value, solution.metrics, solution
+        )
+    return found
+
+
+def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int) -> dict[str, Any]:
+    options, problem = prepared.options, train.problem
+    solution = train.solution
+    status = solution.status.value if solution else "feasible"
+    full = make_problem(prepared.train, prepared.board, budget.arena_bytes, options.deadline_s)
+    others = baselines(prepared, full, fixed_bytes)
+    smallest = minimum_memory(problem, solve_options(options))
+    bytes_out = sum(t.nbytes for t in problem.tensors if t.at_start)
+    facts = _entry(prepared, problem, fixed_bytes, status, train.metrics, solution)
+    facts |= {
+        "model": prepared.options.model.name,
+        "board": prepared.board.name,
+        "strategy": options.strategy,
+        "solver": solution.solver if solution else None,
+        "runtime_bytes": budget.runtime_bytes,
+        "parameter_bytes": train.home_bytes,
+        "input_bytes": bytes_out,
+        "arena_peak_bytes": train.arena_peak_bytes,
+        "peak_at": train.metrics.peak_name,
+        "keep_all_peak_bytes": others["keep_all"]["peak_bytes"],
+        "minimum_peak_bytes": _with_fixed(smallest, fixed_bytes),
+        "train_arena_bytes": train.placement.arena_bytes,
+        "fragmentation": train.placement.arena_bytes / max(1, train.arena_peak_bytes),
+        "baselines": others,
+    }
+    return facts
+
+
+def _with_fixed(smallest: MinimumMemory, fixed_bytes: int) -> int | None:
+    return None if smallest.bytes is None else smallest.bytes + fixed_bytes
+
+
+def _explain(
+    prepared: Prepared, budget: Budget, error: NoPlan, progress: Progress
+) -> PlanInfeasible:
+    """The message with the smallest RAM, the operator that sets it, the shortest deadline."""
+    options, problem = prepared.options, error.problem
+    graph = prepared.train
+    sizes = padded_sizes(graph, prepared.board.arena.alignment_bytes)
+    fixed = budget.runtime_bytes + home_bytes(graph, sizes)
+    who = f"{options.model.name} on {prepared.board.name}"
+    facts: dict[str, Any] = {
+        "status": "infeasible" if str(error) == "infeasible" else "unknown",
+        "ram_bytes": prepared.ram_bytes,
+        "deadline_s": options.deadline_s,
+    }
+    if facts["status"] == "unknown":
+        return PlanInfeasible(
+            f"{who}: schedule: expected a plan within {options.time_limit_s:g} s, got none and no "
+            f"proof ({error}); raise --time-limit or --ram",
+            facts,
+        )
+    progress("looking for the smallest budget that works")
+    smallest = minimum_memory(problem, solve_options(options))
+    needed = _with_fixed(smallest, fixed)
+    working_set, op_name = largest_working_set(problem)
+    facts |= {"minimum_peak_bytes": needed, "largest_working_set_bytes": working_set + fixed}
+    facts["largest_operator"] = op_name
+    switched = [w for w, on in (("paging", options.paging), ("recompute", options.remat)) if not on]
+    without = f" without {' and '.join(switched)}" if switched else ""
+    text = f"{who}: schedule: expected a plan{without} within {prepared.ram_bytes} bytes"
+    if needed is not None and needed <= prepared.ram_bytes and options.deadline_s is not None:
+        fastest = shortest_deadline(problem, solve_options(options))
+        facts["shortest_deadline_s"] = fastest
+        shown = f"{fastest:.6g} s" if fastest is not None else "longer"
+        text += f" and {options.deadline_s:g} s, got none; the shortest deadline that works at "
+        text += f"this budget is {shown}"
+    else:
+        text += (
+            f", got none; the smallest RAM that works is {needed} bytes ({format_bytes(needed)})"
+        )
+        text += f", set by '{op_name}', which alone needs {working_set + fixed}"
+        text += "; raise --ram, lower --batch, or freeze layers"
+    if options.strategy != "optimal":
+        text += f" (strategy {options.strategy}: another strategy may fit)"
+    return PlanInfeasible(text, facts)

@@ -1,0 +1,61 @@
+"""The plan as a table for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from poet_mcu.units import format_bytes, format_si
+
+_ROWS = (
+    ("keep_all", "keep every activation"),
+    ("free_early", "free early, in place"),
+    ("page_all", "page everything"),
+    ("recompute_all", "recompute everything"),
+    ("paging_only", "best with paging only"),
+    ("remat_only", "best with recompute only"),
+)
+
+
+def plan_table(facts: dict[str, Any]) -> Table:
+    """The plan beside its baselines; what does not fit budget or deadline is marked."""
+    title = f"{facts['model']} on {facts['board']}, budget {format_bytes(facts['ram_bytes'])}"
+    table = Table(title=title, title_justify="left", box=None)
+    for heading in ("plan", "", "peak", "energy", "time", "SD read", "SD written", "recomputes"):
+        table.add_column(heading, justify="left" if heading in ("plan", "") else "right")
+    for key, label in _ROWS:
+        _add(table, label, facts["baselines"][key])
+    _add(table, f"this plan ({facts['strategy']})", facts, style="bold")
+    table.caption = caption(facts)
+    table.caption_justify = "left"
+    return table
+
+
+def _add(table: Table, label: str, entry: dict[str, Any], style: str = "") -> None:
+    fits = "" if entry["status"] in ("optimal", "feasible") else "does not fit"
+    if entry["peak_bytes"] is None:
+        table.add_row(label, fits, "-", "-", "-", "-", "-", "-", style=style)
+        return
+    table.add_row(
+        label,
+        fits,
+        format_bytes(entry["peak_bytes"]),
+        format_si(entry["energy_j"], "J"),
+        format_si(entry["time_s"], "s"),
+        format_bytes(entry["sd_read_bytes"]),
+        format_bytes(entry["sd_write_bytes"]),
+        str(entry["recomputes"]),
+        style=style,
+    )
+
+
+def caption(facts: dict[str, Any]) -> str:
+    """Bound and gap, and the smallest budget that works."""
+    parts = [f"smallest RAM that works: {format_bytes(facts['minimum_peak_bytes'])}"]
+    if facts["lower_bound"] is not None:
+        parts.append(
+            f"proven: no plan below {format_si(facts['lower_bound'], 'J')} "
+            f"(gap {facts['gap']:.2%}, in {facts['solve_s']:.1f} s, {facts['solver']})"
+        )
+    return "; ".join(parts)

@@ -1,0 +1,69 @@
+"""Runs the program in the interpreter before any C is made, and holds it against the plan.
+
+Checked: the values equal those of the plain graph run operator by operator with everything kept
+(to the bit: the same numpy operators on the same numbers), the peak equals the predicted one, and
+the bytes and transfers of the card equal the predicted ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from poet_mcu.errors import InternalError
+from poet_mcu.ir.graph import DType, Graph, Role
+from poet_mcu.ops.operator import Array
+from poet_mcu.pipeline.stepplan import StepPlan
+from poet_mcu.sim.interpreter import Interpreter
+from poet_mcu.sim.plain import run_plain
+
+_LR = 0.05
+
+
+def sample_feeds(graph: Graph, seed: int = 0) -> dict[int, Array]:
+    """Random inputs in [0, 1) and labels 0, 1, 2, ... that fit every class count."""
+    rng = np.random.default_rng(seed)
+    feeds: dict[int, Array] = {}
+    for value in graph.with_role(Role.INPUT, Role.LABEL):
+        if value.type.dtype is DType.I32:
+            classes = _classes(graph, value.id)
+            feeds[value.id] = (np.arange(value.type.elements) % classes).astype(np.int32)
+        else:
+            feeds[value.id] = rng.random(value.shape, np.float32)
+    return feeds
+
+
+def _classes(graph: Graph, label: int) -> int:
+    (node,) = (n for n in graph.nodes if label in n.inputs)
+    return graph.values[node.inputs[0]].shape[1]
+
+
+def check_program(plan: StepPlan) -> int:
+    """Raise InternalError on any difference; the interpreter's peak in arena bytes."""
+    graph, feeds = plan.graph, sample_feeds(plan.graph)
+    machine = Interpreter(graph, plan.program)
+    with np.errstate(all="ignore"):
+        results = machine.run(feeds, _LR)
+        expected = run_plain(graph, graph.initial, feeds, _LR)
+    faults = [
+        f"value '{graph.values[v].name}' differs"
+        for v in results
+        if results[v].tobytes() != expected[v].tobytes()
+    ]
+    faults += [
+        f"parameter '{value.name}' differs after the step"
+        for value in graph.with_role(Role.PARAMETER, Role.STATE)
+        if machine.home_value(value.id).tobytes() != expected[value.id].tobytes()
+    ]
+    card, metrics = machine.card, plan.metrics
+    for what, got, predicted in (
+        ("peak bytes", machine.peak_bytes, plan.arena_peak_bytes),
+        ("SD bytes read", card.read_bytes, metrics.sd_read_bytes),
+        ("SD bytes written", card.write_bytes, metrics.sd_write_bytes),
+        ("page-ins", card.reads, metrics.page_ins),
+        ("page-outs", card.writes, metrics.page_outs),
+    ):
+        if got != predicted:
+            faults.append(f"{what}: predicted {predicted}, interpreter counted {got}")
+    if faults:
+        raise InternalError(f"sim: program {plan.program.name}: " + "; ".join(faults))
+    return machine.peak_bytes

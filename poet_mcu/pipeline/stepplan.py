@@ -1,0 +1,193 @@
+"""One graph -> schedule -> placement -> program within the budget, every level verified.
+
+The sum of live bytes is a lower bound of what a packing needs, and each page costs a few bytes of
+state; where the whole exceeds the budget, the planner gets that much less and solves again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from poet_mcu.board.schema import Board
+from poet_mcu.errors import Infeasible
+from poet_mcu.ir.graph import Graph
+from poet_mcu.ir.placement import Placement
+from poet_mcu.ir.program import Program
+from poet_mcu.ir.schedule import Schedule
+from poet_mcu.ir.verify_placement import verify_placement
+from poet_mcu.ir.verify_program import verify_program
+from poet_mcu.ir.verify_schedule import verify_schedule
+from poet_mcu.lower.lower import lower
+from poet_mcu.memory.pack import place
+from poet_mcu.memory.pages import region_end_block
+from poet_mcu.pipeline.options import Options
+from poet_mcu.schedule import (
+    Metrics,
+    Problem,
+    Solution,
+    SolveOptions,
+    free_early,
+    keep_all,
+    page_all,
+    recompute_all,
+    simulate,
+    solve,
+)
+from poet_mcu.schedule.pricing import (
+    home_bytes,
+    make_problem,
+    not_recomputable,
+    padded_sizes,
+    workspaces,
+)
+from poet_mcu.units import round_up
+
+PAGE_STATE_BYTES = 8  # sizeof(poet_page_state); the generated code asserts it
+PAGE_ALIGNMENT_BLOCKS = 8  # 4 KiB: the common program unit of a card's flash, so no page straddles
+_ROUNDS = 8
+
+BASELINES: Mapping[str, Callable[[Problem], Schedule]] = {
+    "keep-all": keep_all,
+    "free-early": free_early,
+    "page-all": page_all,
+    "recompute-all": recompute_all,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """RAM of the board: all of it, and what the runtime takes beside arena and page states."""
+
+    ram_bytes: int
+    runtime_bytes: int
+
+    @property
+    def arena_bytes(self) -> int:
+        """What is left for arena and page states."""
+        return self.ram_bytes - self.runtime_bytes
+
+
+def budget_of(board: Board, ram_bytes: int) -> Budget:
+    """The split of a budget on a board."""
+    return Budget(ram_bytes, board.runtime.stack_bytes + board.runtime.static_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A planned step. ``solution`` is None for a baseline strategy, which no solver made."""
+
+    graph: Graph
+    problem: Problem
+    schedule: Schedule
+    metrics: Metrics
+    solution: Solution | None
+    placement: Placement
+    program: Program
+    home_bytes: int
+    region_blocks: int
+
+    @property
+    def arena_peak_bytes(self) -> int:
+        """Largest sum of live arena bytes: parameters, values, workspace, all padded."""
+        return self.home_bytes + self.metrics.peak_bytes
+
+    @property
+    def ram_bytes(self) -> int:
+        """Arena and page states as placed."""
+        return self.placement.arena_bytes + PAGE_STATE_BYTES * len(self.program.pages)
+
+
+class NoPlan(Infeasible):
+    """The planner proved that nothing fits; carries the problem so that a caller can explain."""
+
+    def __init__(self, problem: Problem, reason: str) -> None:
+        super().__init__(reason)
+        self.problem = problem
+
+
+def solve_options(options: Options) -> SolveOptions:
+    """The planner's view of the options."""
+    return SolveOptions(
+        paging=options.paging,
+        remat=options.remat,
+        solver=options.solver,
+        time_limit_s=options.time_limit_s,
+    )
+
+
+def plan_step(
+    graph: Graph,
+    board: Board,
+    options: Options,
+    budget: Budget,
+    *,
+    name: str,
+    strategy: str,
+    deadline_s: float | None = None,
+    first_page: int = 0,
+    first_block: int = 1,
+) -> StepPlan:
+    """Plan one graph. Raises NoPlan when no schedule or no placement fits."""
+    loss = 0
+    for _ in range(_ROUNDS):
+        plan = _attempt(
+            graph, board, options, budget.arena_bytes - loss,
+            name=name, strategy=strategy, deadline_s=deadline_s,
+            first_page=first_page, first_block=first_block,
+        )  # fmt: skip
+        excess = plan.ram_bytes - budget.arena_bytes
+        if excess <= 0:
+            return plan
+        loss += round_up(excess, board.arena.alignment_bytes)
+    raise NoPlan(plan.problem, f"{name}: no packing within {budget.ram_bytes} bytes was found")
+
+
+def _attempt(
+    graph: Graph,
+    board: Board,
+    options: Options,
+    arena_bytes: int,
+    *,
+    name: str,
+    strategy: str,
+    deadline_s: float | None,
+    first_page: int,
+    first_block: int,
+) -> StepPlan:
+    problem = make_problem(graph, board, arena_bytes, deadline_s)
+    schedule, solution = _schedule(problem, options, strategy)
+    metrics = simulate(problem, schedule)
+    alignment = board.arena.alignment_bytes
+    sizes, scratch = padded_sizes(graph, alignment), workspaces(graph)
+    verify_schedule(graph, schedule, sizes, not_recomputable(graph))
+    placement = place(
+        graph, schedule, sizes, scratch, alignment, arena_bytes, first_block, PAGE_ALIGNMENT_BLOCKS
+    )
+    region = region_end_block(placement.pages, first_block)
+    verify_placement(
+        graph, schedule, sizes, scratch, placement, None, region,
+        first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
+    )  # fmt: skip
+    program = lower(graph, schedule, placement, sizes, name, first_page)
+    verify_program(graph, schedule, placement, program, region)
+    return StepPlan(
+        graph, problem, schedule, metrics, solution, placement, program,
+        home_bytes(graph, sizes), region,
+    )  # fmt: skip
+
+
+def _schedule(
+    problem: Problem, options: Options, strategy: str
+) -> tuple[Schedule, Solution | None]:
+    if strategy == "optimal":
+        solution = solve(problem, solve_options(options))
+        if solution.schedule is None:
+            raise NoPlan(problem, solution.status.value)
+        return solution.schedule, solution
+    schedule = BASELINES[strategy](problem)
+    metrics = simulate(problem, schedule)
+    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
+    if metrics.peak_bytes > problem.memory_bytes or late:
+        raise NoPlan(problem, "infeasible")
+    return schedule, None

@@ -1,0 +1,150 @@
+"""A build folder and the thing that runs it: a board on a port, an emulator, or the host's twin."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from poet_mcu.board.load import load_board
+from poet_mcu.board.schema import Board as BoardFile
+from poet_mcu.codegen.bundle import MANIFEST
+from poet_mcu.errors import InputError
+from poet_mcu.ir.graph import Role, Value
+from poet_mcu.link.client import Board, open_board
+from poet_mcu.link.emulator import run_host, run_qemu
+from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.prepare import Prepared, prepare
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFolder:
+    """What ``build`` left in ``path``: its manifest, its plan, its board."""
+
+    path: Path
+    manifest: dict[str, Any]
+    plan: dict[str, Any]
+    board: BoardFile
+
+    @property
+    def build_id(self) -> bytes:
+        """16 bytes that the firmware must answer with."""
+        return bytes.fromhex(self.manifest["build_id"])
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether the program was compiled for this machine too."""
+        return (self.path / "host" / "firmware").is_file()
+
+    def prepared(self) -> Prepared:
+        """The graphs of the build, made again from the model in the folder."""
+        kept = self.manifest["options"]
+        return prepare(
+            Options(
+                self.path / "model.onnx",
+                self.board.name,
+                loss=kept["loss"],
+                optimizer=kept["optimizer"],
+                lr=kept["lr"],
+                batch=kept["batch"],
+                train=tuple(kept["train"]),
+                freeze=tuple(kept["freeze"]),
+            )
+        )
+
+
+def open_folder(path: Path) -> BuildFolder:
+    """The build in ``path``. Raises InputError when it is none."""
+    if not (path / MANIFEST).is_file():
+        raise InputError(
+            f"{path}: expected a folder made by 'poet-mcu build', got none with {MANIFEST}"
+        )
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+        board = load_board(manifest["board"])
+        bytes.fromhex(manifest["build_id"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: expected the files of a build, got damaged ones ({error}); build again"
+        ) from error
+    return BuildFolder(path, manifest, plan, board)
+
+
+@contextlib.contextmanager
+def connect(
+    folder: BuildFolder,
+    port: str | None,
+    *,
+    serial: Literal["pty", "socket"] = "pty",
+    icount: bool = False,
+) -> Iterator[Board]:
+    """The board at the URL ``port``, or an emulator of it when ``port`` is None."""
+    if port is not None:
+        with open_board(port, build_id=folder.build_id) as board:
+            yield board
+        return
+    with _emulated(folder, serial, icount=icount) as url, _opened(url, folder) as board:
+        yield board
+
+
+@contextlib.contextmanager
+def connect_twin(folder: BuildFolder) -> Iterator[Board]:
+    """The same program compiled for this machine."""
+    program = folder.path / "host" / "firmware"
+    with (
+        _card_copy(folder) as card,
+        run_host(program, card) as url,
+        _opened(url, folder) as board,
+    ):
+        yield board
+
+
+def _opened(url: str, folder: BuildFolder) -> Board:
+    return open_board(url, build_id=folder.build_id)
+
+
+@contextlib.contextmanager
+def _emulated(
+    folder: BuildFolder, serial: Literal["pty", "socket"], *, icount: bool
+) -> Iterator[str]:
+    board, elf = folder.board, folder.path / "firmware.elf"
+    with _card_copy(folder) as card:
+        if board.kind == "host":
+            with run_host(elf, card) as url:
+                yield url
+            return
+        if board.emulator is None:
+            raise InputError(
+                f"{board.name}: --emulate: expected a board with an emulator, got one without; "
+                "use --port with the board's serial port"
+            )
+        machine, cpu = board.emulator.machine, board.emulator.cpu or None
+        semihosting = board.storage.driver == "semihosting"
+        with run_qemu(
+            elf, machine, cpu, card, serial, icount=icount, semihosting=semihosting
+        ) as url:
+            yield url
+
+
+@contextlib.contextmanager
+def _card_copy(folder: BuildFolder) -> Iterator[Path]:
+    """A copy of the card image: a run never changes the build."""
+    image = folder.path / "card.img"
+    if not image.is_file():
+        raise InputError(f"{image}: expected a card image, got no such file; build again")
+    with tempfile.TemporaryDirectory(prefix="poet-mcu-card-") as scratch:
+        copy = Path(scratch) / "card.img"
+        shutil.copyfile(image, copy)
+        yield copy
+
+
+def value_of(prepared: Prepared, role: Role) -> Value:
+    """The one input or label value of the training graph."""
+    (value,) = prepared.train.with_role(role)
+    return value

@@ -1,0 +1,225 @@
+"""``validate``: does the board compute what it should? To the bit, and in every counted byte."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from poet_mcu.ir.graph import Graph, Role
+from poet_mcu.ops.operator import Array
+from poet_mcu.pipeline.dataset import Dataset, load_dataset
+from poet_mcu.pipeline.plan import Progress
+from poet_mcu.pipeline.prepare import Prepared
+from poet_mcu.pipeline.selfcheck import sample_feeds
+from poet_mcu.pipeline.session import Session
+from poet_mcu.pipeline.target import BuildFolder, connect, connect_twin, open_folder, value_of
+from poet_mcu.sim.plain import run_plain
+
+#: largest difference over largest magnitude, per tensor, against the numpy reference. numpy sums
+#: in another order than the kernels; each step adds a rounding difference of its own.
+REFERENCE_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one machine computed: a loss a step, the weights after the last, its counters."""
+
+    losses: npt.NDArray[np.float32]
+    weights: dict[str, npt.NDArray[np.generic]]
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The outcome; ``faults`` is empty when everything agrees. ``facts`` is the JSON form."""
+
+    board: Run
+    faults: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+def _quiet(_: str) -> None:
+    """No progress."""
+
+
+def batches(prepared: Prepared, data: Path | None, steps: int) -> list[tuple[Array, Array]]:
+    """``steps`` batches: consecutive ones of the data from its start, else random ones."""
+    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
+    if data is not None:
+        return list(load_dataset(data, x.type, y.type).consecutive(steps))
+    feeds = [sample_feeds(prepared.train, seed) for seed in range(steps)]
+    return [(feed[x.id], feed[y.id]) for feed in feeds]
+
+
+def validate(
+    folder: Path,
+    *,
+    port: str | None = None,
+    steps: int = 3,
+    data: Path | None = None,
+    dump: Path | None = None,
+    serial: Literal["pty", "socket"] = "pty",
+    progress: Progress = _quiet,
+) -> Validation:
+    """Train ``steps`` steps on the board (``port``) or its emulator and compare.
+
+    Compared: losses and weights with the same program compiled for this machine (to the bit;
+    where it was built), and with the numpy reference (REFERENCE_TOLERANCE); bytes and transfers
+    of the card with the plan (exactly). ``dump`` gets the board's losses and weights as npz.
+    """
+    build = open_folder(folder)
+    prepared = build.prepared()
+    work = batches(prepared, data, steps)
+    with connect(build, port, serial=serial) as board:
+        progress("training on the board" if port else f"training on {build.board.name}, emulated")
+        ours = _run(Session(board), work)
+    faults = _counter_faults(build, ours, steps)
+    twin_equal: bool | None = None
+    if build.has_twin:
+        progress("training on this machine")
+        with connect_twin(build) as board:
+            twin = _run(Session(board), work)
+        different = _bit_faults(ours, twin)
+        twin_equal = not different
+        faults += different
+    progress("comparing with the reference")
+    worst = _reference_difference(prepared, ours, work)
+    if not worst <= REFERENCE_TOLERANCE:
+        faults.append(
+            f"reference: expected a relative difference of at most {REFERENCE_TOLERANCE:g}, "
+            f"got {worst:.3g}"
+        )
+    if dump is not None:
+        _dump(dump, prepared, ours)
+    return Validation(ours, tuple(faults), _facts(build, ours, steps, worst, twin_equal, faults))
+
+
+def _run(session: Session, work: list[tuple[Array, Array]]) -> Run:
+    session.board.reset_model()
+    before = session.board.counters()
+    losses, cycles = [], 0
+    for x, y in work:
+        result = session.train_step(x, y)
+        losses.append(result.loss)
+        cycles += result.cycles
+    after = session.board.counters()
+    facts = {
+        "sd_read_bytes": after.sd_read_bytes - before.sd_read_bytes,
+        "sd_write_bytes": after.sd_write_bytes - before.sd_write_bytes,
+        "page_ins": after.sd_reads - before.sd_reads,
+        "page_outs": after.sd_writes - before.sd_writes,
+        "stack_bytes": after.stack_bytes,
+        "stack_used_bytes": after.stack_bytes - after.stack_free_bytes,
+        "cycles_per_step": cycles // max(1, len(work)),
+        "cycle_hz": after.cycle_hz,
+    }
+    return Run(np.asarray(losses, np.float32), session.weights(), facts)
+
+
+def _counter_faults(build: BuildFolder, run: Run, steps: int) -> list[str]:
+    faults = []
+    for key in ("sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs"):
+        expected = build.plan[key] * steps
+        if run.facts[key] != expected:
+            faults.append(f"{key}: planned {expected} in {steps} steps, counted {run.facts[key]}")
+    if run.facts["stack_bytes"] and run.facts["stack_used_bytes"] >= run.facts["stack_bytes"]:
+        faults.append(
+            f"stack: all {run.facts['stack_bytes']} bytes were used; it may have overflowed"
+        )
+    return faults
+
+
+def _bit_faults(ours: Run, twin: Run) -> list[str]:
+    faults = []
+    for step, (a, b) in enumerate(zip(ours.losses, twin.losses, strict=True)):
+        if a.tobytes() != b.tobytes():
+            faults.append(f"loss of step {step}: board {a!r}, host {b!r}")
+    for name, array in ours.weights.items():
+        if array.tobytes() != twin.weights[name].tobytes():
+            count = int((array.view(np.uint8) != twin.weights[name].view(np.uint8)).sum())
+            faults.append(f"weight '{name}': {count} bytes differ between board and host")
+    return faults
+
+
+def _reference_difference(prepared: Prepared, ours: Run, work: list[tuple[Array, Array]]) -> float:
+    graph = prepared.train
+    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
+    state: Mapping[int, Array] = graph.initial
+    worst = 0.0
+    for step, (bx, by) in enumerate(work):
+        feeds = {x.id: bx.reshape(x.shape), y.id: by.reshape(y.shape)}
+        with np.errstate(all="ignore"):
+            values = run_plain(graph, state, feeds, prepared.options.lr)
+        state = {i: values[i] for i in _kept(graph)}
+        worst = max(worst, _relative(ours.losses[step], values[graph.outputs[0]]))
+    for value in graph.with_role(Role.PARAMETER):
+        got = ours.weights[value.origin or value.name]
+        worst = max(worst, _relative(got, state[value.id]))
+    return worst
+
+
+def _kept(graph: Graph) -> list[int]:
+    return [v.id for v in graph.with_role(Role.PARAMETER, Role.CONSTANT, Role.STATE)]
+
+
+def _relative(got: Array | np.float32, expected: Array) -> float:
+    """Largest difference over largest magnitude; NaN must meet NaN."""
+    a, b = np.asarray(got, np.float64).ravel(), np.asarray(expected, np.float64).ravel()
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    finite = np.isfinite(b)
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.abs(b[finite]).max()), 1e-30)
+    return float(np.abs(a[finite] - b[finite]).max()) / scale
+
+
+def _dump(path: Path, prepared: Prepared, run: Run) -> None:
+    shapes = {v.origin or v.name: v.shape for v in prepared.train.values if v.base is None}
+    arrays = {name: array.reshape(shapes[name]) for name, array in run.weights.items()}
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with zipfile.ZipFile(partial, "w") as archive:
+            for name, array in {"loss": run.losses, **arrays}.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _facts(
+    build: BuildFolder,
+    run: Run,
+    steps: int,
+    worst: float,
+    twin_equal: bool | None,
+    faults: list[str],
+) -> dict[str, Any]:
+    plan = build.plan
+    return {
+        "ok": not faults,
+        "faults": faults,
+        "board": build.board.name,
+        "steps": steps,
+        "loss": [float(loss) for loss in run.losses],
+        "bit_identical_to_host": twin_equal,
+        "reference_difference": worst,
+        "reference_tolerance": REFERENCE_TOLERANCE,
+        "planned": {key: plan[key] for key in ("sd_read_bytes", "sd_write_bytes", "peak_bytes")},
+        "ram_bytes": plan["ram_bytes"],
+        "elf_ram_bytes": plan["elf_ram_bytes"],
+        **run.facts,
+    }
+
+
+def train_data(prepared: Prepared, path: Path) -> Dataset:
+    """The data in ``path`` for the model's batches."""
+    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
+    return load_dataset(path, x.type, y.type)

@@ -1,0 +1,92 @@
+"""Plans that need no solver: what other tools do, upper bounds, and starts for the solver."""
+
+from __future__ import annotations
+
+from poet_mcu.ir.schedule import Schedule
+from poet_mcu.schedule.decode import Visit, emit
+from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.touch import Steps, expand
+
+
+def _base_visits(expanded: Steps) -> list[Visit]:
+    return [Visit(k, frozenset(), optional=False) for k in range(len(expanded.steps))]
+
+
+def keep_all(problem: Problem) -> Schedule:
+    """Every activation stays until the backward pass has passed it; nothing runs in place.
+
+    A tensor that a forward op (or the start) writes is held until the last backward op that reads
+    it or an output of a forward op that read it. Gradients are freed after their last use.
+    """
+    expanded = expand(problem)
+    reads = expanded.base_reads()
+    hold: dict[int, int] = {}
+    for i, producer in expanded.producers().items():
+        if expanded.steps[producer].backward:
+            continue
+        forward = [k for k in reads[i] if not expanded.steps[k].backward]
+        family = {i, *(out for k in forward for out in expanded.steps[k].writes)}
+        passed = [
+            k
+            for member in family
+            for k in reads[member]
+            if k < expanded.end and (member == i or expanded.steps[k].backward)
+        ]
+        hold[i] = max(passed, default=producer)
+    return emit(expanded, _base_visits(expanded), in_place=False, hold=hold)
+
+
+def free_early(problem: Problem) -> Schedule:
+    """No paging, no recompute: free after the last use, in place wherever the input dies."""
+    expanded = expand(problem)
+    return emit(expanded, _base_visits(expanded))
+
+
+def page_all(problem: Problem) -> Schedule:
+    """Every pageable tensor used later than by the next op goes to the card and back for each use.
+
+    It stays resident only between two ops that follow each other.
+    """
+    expanded = expand(problem)
+    reads = expanded.base_reads()
+    paged: list[set[int]] = [set() for _ in expanded.steps]
+    for i, producer in expanded.producers().items():
+        if not expanded.tensors[i].pageable:
+            continue
+        last = producer
+        for k in reads[i]:
+            if k > last + 1:
+                paged[k].add(i)
+            last = k
+    visits = [Visit(k, frozenset(some), optional=False) for k, some in enumerate(paged)]
+    return emit(expanded, visits)
+
+
+def recompute_all(problem: Problem) -> Schedule:
+    """Every recomputable forward tensor is dropped after the forward pass and made again.
+
+    It is recomputed, with what it needs, right before each backward op that reads it.
+    """
+    expanded = expand(problem)
+    producers = expanded.producers()
+    visits: list[Visit] = []
+    for k, step in enumerate(expanded.steps):
+        if step.backward and step.op_id is not None:
+            again = _needed_again(expanded, producers, k)
+            visits += [Visit(j, frozenset(), optional=True) for j in again]
+        visits.append(Visit(k, frozenset(), optional=False))
+    return emit(expanded, visits)
+
+
+def _needed_again(expanded: Steps, producers: dict[int, int], stage: int) -> list[int]:
+    """Recomputable forward steps that ``stage`` depends on, ascending."""
+    found: set[int] = set()
+    stack = [producers[i] for i in expanded.steps[stage].reads]
+    while stack:
+        k = stack.pop()
+        step = expanded.steps[k]
+        if k in found or not step.recomputable or step.backward:
+            continue
+        found.add(k)
+        stack.extend(producers[i] for i in step.reads)
+    return sorted(found)

@@ -1,0 +1,280 @@
+"""The integer program over touch points, as a PuLP model.
+
+Symbols (the paper's letters, on slots and touches instead of stages and nodes):
+
+    R[s]     optional slot s runs
+    h[i,j]   tensor i resident over the open interval between its touches j-1 and j
+    u[i,j]   tensor i resident during touch j; 1 at its first production and at base reads,
+             h + R at recomputes, else a variable
+    z[i,j]   tensor i comes from the card for touch j, a read
+    p[i]     tensor i is written to the card, once, right after its first production
+    a[s,o,i] the run of slot s writes output o over input i
+
+Contents never change, so one early write is as good as any other while transfers block the CPU.
+Rows: memory at every slot, dense (cover cuts work on dense rows), and the deadline.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pulp
+
+from poet_mcu.schedule.decode import Decisions
+from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.touch import Layout, Step
+
+#: base energy, and any other objective's unit, in the solver's numbers: solvers have absolute
+#: tolerances of 1e-6, so joules and seconds must not come in raw
+SCALE = 1000.0
+#: memory and deadline rows are scaled to this right-hand side
+ROW_SCALE = 100.0
+
+Term = tuple["pulp.LpVariable | None", float]  # None is the constant 1
+
+
+class Goal(enum.Enum):
+    """What is minimised."""
+
+    ENERGY = "energy"
+    MEMORY = "memory"
+    TIME = "time"
+
+
+@dataclass(slots=True)
+class Formulation:
+    """The model, and what its columns mean.
+
+    Objective ``x`` in the model is ``offset + x / scale`` in joules, bytes or seconds.
+    """
+
+    model: pulp.LpProblem
+    scale: float
+    offset: float
+    R: dict[int, pulp.LpVariable] = field(default_factory=dict)
+    z: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
+    p: dict[int, pulp.LpVariable] = field(default_factory=dict)
+    h: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
+
+    def decisions(self, values: dict[str, float]) -> Decisions:
+        """Rounded decisions; solvers answer 0.9999991 or 1e-7 where they mean 1 or 0."""
+        return Decisions(
+            frozenset(s for s, var in self.R.items() if values[var.name] > 0.5),
+            frozenset(key for key, var in self.z.items() if values[var.name] > 0.5),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What the plan may use, and what is minimised; ``floor_bytes`` is a known bound on memory."""
+
+    paging: bool = True
+    goal: Goal = Goal.ENERGY
+    floor_bytes: int = 0
+
+
+class _Builder:
+    """Adds columns and rows for one layout."""
+
+    def __init__(self, problem: Problem, layout: Layout, switches: Switches) -> None:
+        self.problem = problem
+        self.layout = layout
+        self.switches = switches
+        self.model = pulp.LpProblem("poet", pulp.LpMinimize)
+        self.out = Formulation(self.model, 1.0, 0.0)
+        self.memory: list[list[Term]] = [[] for _ in layout.slots]
+        self.joules: list[tuple[pulp.LpVariable, float]] = []
+        self.seconds: list[tuple[pulp.LpVariable, float]] = []
+        self.rows = 0
+
+    def step(self, slot: int) -> Step:
+        return self.layout.steps.steps[self.layout.slots[slot].step]
+
+    def run(self, slot: int) -> Term:
+        """R of the slot as a term; constant for base slots."""
+        return (None, 1.0) if self.layout.slots[slot].base else (self.out.R[slot], 1.0)
+
+    def binary(self, name: str) -> pulp.LpVariable:
+        return pulp.LpVariable(name, 0, 1, pulp.LpBinary)
+
+    def unit(self, name: str) -> pulp.LpVariable:
+        return pulp.LpVariable(name, 0, 1)
+
+    def add(self, terms: Iterable[Term], sense: int, rhs: float) -> None:
+        """Row ``terms sense rhs``; constants move to the right."""
+        terms = list(terms)
+        merged: dict[pulp.LpVariable, float] = {}
+        for var, factor in terms:
+            if var is None:
+                rhs -= factor
+            else:
+                merged[var] = merged.get(var, 0.0) + factor
+        row = pulp.LpConstraint(pulp.LpAffineExpression(merged), sense, f"c{self.rows}", rhs)
+        self.model.addConstraint(row)
+        self.rows += 1
+
+    def runs(self) -> None:
+        for s, slot in enumerate(self.layout.slots):
+            if slot.base:
+                continue
+            self.out.R[s] = self.binary(f"R_{s}")
+            self.joules.append((self.out.R[s], self.step(s).compute_j))
+            self.seconds.append((self.out.R[s], self.step(s).compute_s))
+
+    def workspace(self) -> None:
+        """Workspace, and outputs that nobody reads after this run of their step."""
+        for s in range(len(self.layout.slots)):
+            var, _ = self.run(s)
+            step = self.step(s)
+            idle = sum(
+                self.layout.steps.tensors[i].nbytes
+                for i in step.writes
+                if self.layout.touches[i][-1].slot < s
+            )
+            if step.workspace_bytes + idle:
+                self.memory[s].append((var, float(step.workspace_bytes + idle)))
+
+    def residency(self, i: int) -> None:
+        """Columns and rows of tensor ``i``, in the order of its touches."""
+        tensor, touches = self.layout.steps.tensors[i], self.layout.touches[i]
+        pageable = self.switches.paging and tensor.pageable
+        used: list[Term] = [(None, 1.0)]
+        nbytes = float(tensor.nbytes)
+        if touches:
+            self.memory[touches[0].slot].append((None, nbytes))
+        for j in range(1, len(touches)):
+            touch = touches[j]
+            held = self.out.h[i, j] = self.binary(f"h_{i}_{j}")
+            self.add([(held, 1.0), *((v, -f) for v, f in used)], pulp.LpConstraintLE, 0.0)
+            for s in range(touches[j - 1].slot + 1, touch.slot):
+                self.memory[s].append((held, nbytes))
+            if touch.read:
+                used = self.read(i, j, held, pageable)
+            else:
+                used = [(held, 1.0), self.run(touch.slot)]
+                self.add(used, pulp.LpConstraintLE, 1.0)
+            self.memory[touch.slot].extend((v, f * nbytes) for v, f in used)
+
+    def read(self, i: int, j: int, held: pulp.LpVariable, pageable: bool) -> list[Term]:
+        """Rows of a read; returns u as terms."""
+        slot = self.layout.touches[i][j].slot
+        sources: list[Term] = [(held, 1.0)]
+        if pageable:
+            sources.append((self.page_in(i, slot), 1.0))
+        if self.layout.slots[slot].base:
+            self.add(sources, pulp.LpConstraintEQ, 1.0)
+            return [(None, 1.0)]
+        used = self.unit(f"u_{i}_{j}")
+        self.add([self.run(slot), (used, -1.0)], pulp.LpConstraintLE, 0.0)
+        self.add([(used, 1.0), *((v, -f) for v, f in sources)], pulp.LpConstraintLE, 0.0)
+        if pageable:
+            var, _ = self.run(slot)
+            self.add([(self.out.z[i, slot], 1.0), (var, -1.0)], pulp.LpConstraintLE, 0.0)
+        return [(used, 1.0)]
+
+    def page_in(self, i: int, slot: int) -> pulp.LpVariable:
+        """z of a read; makes p of the tensor at its first."""
+        tensor = self.layout.steps.tensors[i]
+        if i not in self.out.p:
+            self.out.p[i] = self.binary(f"p_{i}")
+            self.joules.append((self.out.p[i], tensor.page_out_j))
+            self.seconds.append((self.out.p[i], tensor.page_out_s))
+        var = self.out.z[i, slot] = self.binary(f"z_{i}_{slot}")
+        self.joules.append((var, tensor.page_in_j))
+        self.seconds.append((var, tensor.page_in_s))
+        self.add([(var, 1.0), (self.out.p[i], -1.0)], pulp.LpConstraintLE, 0.0)
+        return var
+
+    def in_place(self, s: int) -> None:
+        """Columns a of slot ``s``: an input is written over when it is not held behind it."""
+        step = self.step(s)
+        by_buffer: dict[tuple[str, int], list[Term]] = {}
+        for o, i in step.in_place:
+            var = self.unit(f"a_{s}_{o}_{i}")
+            run, _ = self.run(s)
+            if run is not None:
+                self.add([(var, 1.0), (run, -1.0)], pulp.LpConstraintLE, 0.0)
+            follows = self._next_touch(i, s)
+            if follows is not None:
+                self.add([(var, 1.0), (self.out.h[i, follows], 1.0)], pulp.LpConstraintLE, 1.0)
+            tensors = self.layout.steps.tensors
+            self.memory[s].append((var, -float(min(tensors[o].nbytes, tensors[i].nbytes))))
+            by_buffer.setdefault(("out", o), []).append((var, 1.0))
+            by_buffer.setdefault(("in", i), []).append((var, 1.0))
+        for terms in by_buffer.values():
+            if len(terms) > 1:
+                self.add(terms, pulp.LpConstraintLE, 1.0)
+
+    def _next_touch(self, i: int, s: int) -> int | None:
+        for j, touch in enumerate(self.layout.touches[i]):
+            if touch.slot > s:
+                return j
+        return None
+
+    def memory_rows(self) -> None:
+        """Bytes at every slot <= budget; the budget is a column when it is what is minimised."""
+        grain = grain_bytes(self.problem)
+        if self.switches.goal is Goal.MEMORY:
+            self._minimise_memory()
+            return
+        # sums are multiples of the grain: a quarter of it takes the solver's tolerance away
+        budget = self.problem.memory_bytes // grain * grain + grain / 4
+        for terms in self.memory:
+            if sum(max(f, 0.0) for _, f in terms) > budget:
+                scaled = [(v, f * ROW_SCALE / budget) for v, f in terms]
+                self.add(scaled, pulp.LpConstraintLE, ROW_SCALE)
+
+    def _minimise_memory(self) -> None:
+        unit = max(sum(max(f, 0.0) for _, f in terms) for terms in self.memory) or 1.0
+        low = min(self.switches.floor_bytes / unit, 1.0) * ROW_SCALE
+        budget = pulp.LpVariable("budget", low, ROW_SCALE)
+        for terms in self.memory:
+            scaled = [(v, f * ROW_SCALE / unit) for v, f in terms]
+            self.add([*scaled, (budget, -1.0)], pulp.LpConstraintLE, 0.0)
+        self.out.scale = ROW_SCALE / unit
+        self.model.setObjective(pulp.LpAffineExpression({budget: 1.0}))
+
+    def deadline(self) -> None:
+        """Seconds beyond the base run <= what the deadline leaves."""
+        if self.problem.deadline_s is None or self.switches.goal is Goal.TIME:
+            return
+        spare_s = max(self.problem.deadline_s - self.problem.base_s, 0.0)
+        unit = spare_s or self.problem.base_s or 1.0
+        terms: list[Term] = [(v, f * ROW_SCALE / unit) for v, f in self.seconds if f]
+        if sum(f for _, f in terms) > spare_s * ROW_SCALE / unit:
+            self.add(terms, pulp.LpConstraintLE, spare_s * ROW_SCALE / unit)
+
+    def objective(self) -> None:
+        costs, base = self.joules, self.problem.base_j
+        if self.switches.goal is Goal.TIME:
+            costs, base = self.seconds, self.problem.base_s
+        self.out.offset = base
+        self.out.scale = SCALE / (base or max((f for _, f in costs), default=1.0) or 1.0)
+        self.model.setObjective(
+            pulp.LpAffineExpression({v: f * self.out.scale for v, f in costs if f})
+        )
+
+
+def grain_bytes(problem: Problem) -> int:
+    """Every sum of sizes in the problem is a multiple of this."""
+    sizes = [t.nbytes for t in problem.tensors]
+    return math.gcd(*sizes, *(op.workspace_bytes for op in problem.ops)) or 1
+
+
+def formulate(problem: Problem, layout: Layout, switches: Switches) -> Formulation:
+    """The integer program of ``problem`` over the slots of ``layout``."""
+    builder = _Builder(problem, layout, switches)
+    builder.runs()
+    builder.workspace()
+    for i in range(len(layout.steps.tensors)):
+        builder.residency(i)
+    for s in range(len(layout.slots)):
+        builder.in_place(s)
+    if switches.goal is not Goal.MEMORY:
+        builder.objective()
+    builder.memory_rows()
+    builder.deadline()
+    return builder.out

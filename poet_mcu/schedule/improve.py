@@ -1,0 +1,5 @@
+"""tbd"""
+
+
+def improve(search, slots, form):
+    pass

@@ -1,0 +1,115 @@
+"""The smallest budget and the shortest deadline for which a plan exists."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+from poet_mcu.errors import Infeasible
+from poet_mcu.schedule.backend import Backend, Limits, SolveStatus
+from poet_mcu.schedule.bounds import largest_working_set
+from poet_mcu.schedule.decode import decode
+from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate, grain_bytes
+from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.simulate import TIME_SLACK, Metrics, fits, simulate
+from poet_mcu.schedule.solve import (
+    BACKENDS,
+    SolveOptions,
+    feasible_baselines,
+    full_layout,
+    proven_infeasible,
+)
+from poet_mcu.schedule.start import decisions_of, point_of
+from poet_mcu.schedule.touch import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumMemory:
+    """``bytes`` has a plan, fewer than ``proven_bytes`` has none; equal when proven smallest.
+
+    ``op_name`` is the op with the largest working set.
+    """
+
+    bytes: int
+    proven_bytes: int
+    op_name: str
+
+
+def minimum_memory(
+    problem: Problem, options: SolveOptions | None = None, *, backend: Backend | None = None
+) -> MinimumMemory:
+    """The smallest ``memory_bytes`` for which a plan exists that holds the deadline, if any.
+
+    Raises Infeasible when the deadline is shorter than running every op once.
+    """
+    options = options or SolveOptions()
+    began_s = time.monotonic()
+    if problem.deadline_s is not None and problem.base_s > problem.deadline_s * (1 + TIME_SLACK):
+        raise Infeasible(
+            f"{problem.name}: deadline: expected at least {problem.base_s:.6g} s, the time of "
+            f"every op once, got {problem.deadline_s:.6g} s; allow more time"
+        )
+    proven, name = largest_working_set(problem, paging=options.paging, remat=options.remat)
+    endless = replace(problem, memory_bytes=sum(t.nbytes for t in problem.tensors) * 2 + proven)
+    starts = [plan.metrics.peak_bytes for plan in feasible_baselines(endless, options)]
+    best = min(starts)
+    if best <= proven:
+        return MinimumMemory(best, proven, name)
+    slots, _ = full_layout(problem, options)
+    form = formulate(endless, slots, Switches(options.paging, Goal.MEMORY, floor_bytes=proven))
+    grain = grain_bytes(problem)
+    left_s = options.time_limit_s - (time.monotonic() - began_s)
+    limits = Limits(left_s, 0.0, 0.4 * grain * form.scale)
+    answer = (backend or BACKENDS[options.solver]).solve(
+        form.model, limits, start=_start(endless, options, slots, form)
+    )
+    if answer.values is not None:
+        metrics = simulate(endless, decode(slots, form.decisions(answer.values)))
+        if fits(endless, metrics):
+            best = min(best, metrics.peak_bytes)
+    if answer.bound is not None and full_layout(problem, options)[1]:
+        # every peak is a multiple of the grain, so a bound just above one proves the next
+        bound = form.offset + answer.bound / form.scale
+        proven = max(proven, math.ceil(bound / grain - 0.45) * grain)
+    return MinimumMemory(best, min(proven, best), name)
+
+
+def _start(
+    problem: Problem, options: SolveOptions, slots: Layout, form: Formulation
+) -> dict[str, float] | None:
+    plans = feasible_baselines(problem, options)
+    for plan in sorted(plans, key=lambda each: each.metrics.peak_bytes):
+        decisions = decisions_of(slots, plan.schedule)
+        point = None if decisions is None else point_of(slots, form, decisions)
+        if point is not None:
+            return point
+    return None
+
+
+def shortest_deadline(
+    problem: Problem, options: SolveOptions | None = None, *, backend: Backend | None = None
+) -> float | None:
+    """Seconds of the fastest plan found within ``memory_bytes``; None when none was found."""
+    options = options or SolveOptions()
+    patient = replace(problem, deadline_s=None)
+    if proven_infeasible(patient, options):
+        return None
+    plans = feasible_baselines(patient, options)
+    best: Metrics | None = min((p.metrics for p in plans), key=lambda m: m.time_s, default=None)
+    if best is not None and best.time_s <= problem.base_s:
+        return best.time_s
+    slots, _ = full_layout(problem, options)
+    form = formulate(patient, slots, Switches(options.paging, Goal.TIME))
+    answer = (backend or BACKENDS[options.solver]).solve(
+        form.model,
+        Limits(options.time_limit_s),
+        start=_start(patient, options, slots, form),
+    )
+    if answer.status is SolveStatus.INFEASIBLE:
+        return None
+    if answer.values is not None:
+        metrics = simulate(patient, decode(slots, form.decisions(answer.values)))
+        if fits(patient, metrics) and (best is None or metrics.time_s < best.time_s):
+            best = metrics
+    return None if best is None else best.time_s

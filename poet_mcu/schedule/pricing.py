@@ -1,0 +1,151 @@
+"""A graph and a board -> the planner's problem: padded sizes, seconds and joules of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from poet_mcu.board.schema import Board
+from poet_mcu.cost import node_price, page_in_price, page_out_price
+from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, HOST_WRITTEN, Graph, Node, Phase, Role, Value
+from poet_mcu.ops.operator import Operator
+from poet_mcu.ops.table import OPERATORS
+from poet_mcu.schedule.problem import Op, Problem, Tensor
+from poet_mcu.units import BLOCK_BYTES, round_up
+
+_ALWAYS_THERE = HOME_RAM | HOME_FLASH
+
+
+def padded_sizes(graph: Graph, alignment_bytes: int) -> dict[int, int]:
+    """Arena bytes of each root value that lives in RAM, rounded up to the alignment."""
+    return {
+        value.id: round_up(max(value.type.nbytes, 1), alignment_bytes)
+        for value in graph.values
+        if value.base is None and value.role not in HOME_FLASH
+    }
+
+
+def home_bytes(graph: Graph, sizes: Mapping[int, int]) -> int:
+    """Arena bytes that parameters and optimizer state hold all the time."""
+    return sum(sizes[value.id] for value in graph.with_role(*HOME_RAM))
+
+
+def workspaces(graph: Graph) -> dict[int, int]:
+    """Scratch bytes by node id, for the nodes that need any."""
+    found = {}
+    for node in graph.nodes:
+        inputs = [graph.values[v].type for v in node.inputs]
+        outputs = [graph.values[v].type for v in node.outputs]
+        nbytes = OPERATORS[node.op].workspace_bytes(inputs, outputs, node.attrs)
+        if nbytes:
+            found[node.id] = nbytes
+    return found
+
+
+def not_recomputable(graph: Graph) -> frozenset[int]:
+    """Nodes that must run exactly once.
+
+    Those with effects, those whose operator says so, and those whose recomputation could read a
+    parameter after its update: a result is needed until its last reader, also through recomputed
+    readers, and must not be computed again from the new value.
+    """
+    updated_at = {value: node.id for node in graph.nodes for value in node.mutates}
+    needed_until: dict[int, int] = {}
+    found: set[int] = set()
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for value in {graph.root(v) for v in node.inputs}:
+            readers.setdefault(value, []).append(node)
+    for node in reversed(graph.nodes):
+        last = node.id
+        for value in node.outputs:
+            for reader in readers.get(graph.root(value), ()):
+                last = max(last, reader.id)
+                if reader.id not in found:
+                    last = max(last, needed_until[reader.id])
+        needed_until[node.id] = last
+        stale = any(updated_at.get(graph.root(v), last + 1) <= last for v in node.inputs)
+        if node.mutates or stale or not OPERATORS[node.op].recomputable:
+            found.add(node.id)
+    return frozenset(found)
+
+
+def make_problem(
+    graph: Graph, board: Board, memory_bytes: int, deadline_s: float | None = None
+) -> Problem:
+    """The problem of one step of ``graph`` with ``memory_bytes`` of arena for everything.
+
+    What has its home in RAM is taken off ``memory_bytes`` here.
+    """
+    alignment = board.arena.alignment_bytes
+    sizes = padded_sizes(graph, alignment)
+    scratch = workspaces(graph)
+    once = not_recomputable(graph)
+    outputs = {graph.root(v) for v in graph.outputs}
+    tensors = tuple(
+        _tensor(value, sizes[value.id], board, at_end=value.id in outputs)
+        for value in graph.values
+        if value.base is None and value.role not in _ALWAYS_THERE
+    )
+    ops = tuple(
+        _op(graph, node, board, round_up(scratch.get(node.id, 0), alignment), node.id not in once)
+        for node in graph.nodes
+    )
+    return Problem(
+        graph.name,
+        tensors,
+        ops,
+        memory_bytes - home_bytes(graph, sizes),
+        deadline_s,
+        alignment,
+    )
+
+
+def _tensor(value: Value, nbytes: int, board: Board, *, at_end: bool) -> Tensor:
+    read, written = page_in_price(nbytes, board), page_out_price(nbytes, board)
+    return Tensor(
+        id=value.id,
+        name=value.name,
+        nbytes=nbytes,
+        pageable=nbytes >= BLOCK_BYTES and value.role is not Role.LOSS,
+        page_in_s=read.seconds,
+        page_out_s=written.seconds,
+        page_in_j=read.joules,
+        page_out_j=written.joules,
+        at_start=value.role in HOST_WRITTEN,
+        at_end=at_end,
+    )
+
+
+def _op(graph: Graph, node: Node, board: Board, workspace_bytes: int, recomputable: bool) -> Op:
+    operator = OPERATORS[node.op]
+    types = [graph.values[v].type for v in node.inputs]
+    out_types = [graph.values[v].type for v in node.outputs]
+    price = node_price(operator.cost(types, out_types, node.attrs), board)
+    roots = dict.fromkeys(graph.root(v) for v in node.inputs)
+    return Op(
+        id=node.id,
+        name=node.origin or f"{node.op} {_label(graph, node)}",
+        inputs=tuple(r for r in roots if graph.values[r].role not in _ALWAYS_THERE),
+        outputs=tuple(node.outputs),
+        compute_s=price.seconds,
+        compute_j=price.joules,
+        workspace_bytes=workspace_bytes,
+        recomputable=recomputable,
+        backward=node.phase is not Phase.FORWARD,
+        in_place=_in_place(graph, node, operator),
+    )
+
+
+def _label(graph: Graph, node: Node) -> str:
+    return graph.values[(node.outputs or node.mutates)[0]].name
+
+
+def _in_place(graph: Graph, node: Node, operator: Operator) -> tuple[tuple[int, int], ...]:
+    """Legal (output, input) pairs: same bytes, the input not a value with a home."""
+    pairs = []
+    for out, source in operator.in_place:
+        output, root = node.outputs[out], graph.root(node.inputs[source])
+        movable = graph.values[root].role not in _ALWAYS_THERE
+        if movable and graph.values[output].type.nbytes == graph.values[root].type.nbytes:
+            pairs.append((output, root))
+    return tuple(dict.fromkeys(pairs))

@@ -1,0 +1,288 @@
+"""From a problem to the plan of least energy: bounds, baselines, integer program, simulation."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pulp
+
+from poet_mcu.ir.schedule import Schedule
+from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus, Watcher
+from poet_mcu.schedule.baselines import free_early, page_all, recompute_all
+from poet_mcu.schedule.bounds import largest_working_set
+from poet_mcu.schedule.cbc import Cbc
+from poet_mcu.schedule.decode import decode
+from poet_mcu.schedule.highs import Highs
+from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
+from poet_mcu.schedule.improve import improve
+from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.simulate import TIME_SLACK, Metrics, check_budget, fits, simulate
+from poet_mcu.schedule.start import decisions_of, point_of
+from poet_mcu.schedule.touch import Layout, layout
+
+#: up to so many slots the forward part may recompute too and optima are proven to 1e-9
+EXACT_SLOTS = 1500
+#: up to so many slots a second solve picks one of equally good plans
+STABLE_SLOTS = 600
+#: larger problems stop at this share of the total energy, or at 1 % of the overhead
+TOTAL_GAP = 1e-4
+OVERHEAD_GAP = 1e-2
+#: a gap of this share of the total is the rounding of sums and of solvers
+CLOSED_GAP = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a running solve stands; ``objective_j`` is None while there is no plan."""
+
+    elapsed_s: float
+    objective_j: float | None
+    lower_bound_j: float
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """``forward_recompute`` lets large graphs recompute inside the forward part too.
+
+    Graphs of up to ``EXACT_SLOTS`` slots always may. ``time_limit_s`` is wall clock for the whole
+    call.
+    """
+
+    paging: bool = True
+    remat: bool = True
+    solver: Literal["highs", "cbc"] = "highs"
+    time_limit_s: float = 60.0
+    forward_recompute: bool = False
+    progress: Callable[[Progress], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A plan and how good it is. Joules are totals of a step: base energy plus overhead.
+
+    ``objective_j`` is the simulated energy of ``schedule``. ``gap`` is relative to the total,
+    ``overhead_gap`` to the proven overhead (infinite when none is proven).
+    """
+
+    status: SolveStatus
+    schedule: Schedule | None
+    metrics: Metrics | None
+    objective_j: float | None
+    lower_bound_j: float
+    gap: float | None
+    overhead_gap: float | None
+    solve_s: float
+    solver: str
+
+
+#: one of each for the whole process: HiGHS keeps its worker
+BACKENDS: dict[str, Backend] = {"highs": Highs(), "cbc": Cbc()}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule with its simulated costs."""
+
+    schedule: Schedule
+    metrics: Metrics
+
+
+def feasible_baselines(problem: Problem, options: SolveOptions) -> list[Plan]:
+    """The baselines that hold budget and deadline and use only what is allowed, best first."""
+    makers = [free_early]
+    makers += [page_all] if options.paging else []
+    makers += [recompute_all] if options.remat else []
+    plans = []
+    for make in makers:
+        schedule = make(problem)
+        plans.append(Plan(schedule, simulate(problem, schedule)))
+    good = [plan for plan in plans if fits(problem, plan.metrics)]
+    return sorted(good, key=lambda plan: plan.metrics.energy_j)
+
+
+def full_layout(problem: Problem, options: SolveOptions) -> tuple[Layout, bool]:
+    """The slots to plan over, and whether they are all there are for this order."""
+    if not options.remat:
+        return layout(problem, remat=False, forward=False), True
+    full = layout(problem, remat=True, forward=True)
+    if options.forward_recompute or len(full.slots) <= EXACT_SLOTS:
+        return full, True
+    return layout(problem, remat=True, forward=False), False
+
+
+def proven_infeasible(problem: Problem, options: SolveOptions) -> bool:
+    """Whether one op alone exceeds the budget, or the base run the deadline."""
+    need, _ = largest_working_set(problem, paging=options.paging, remat=options.remat)
+    late = problem.deadline_s is not None and problem.base_s > problem.deadline_s * (1 + TIME_SLACK)
+    return need > problem.memory_bytes or late
+
+
+def solve(
+    problem: Problem, options: SolveOptions | None = None, *, backend: Backend | None = None
+) -> Solution:
+    """The plan of least energy for the order of the problem's ops, proven as far as time allows.
+
+    ``backend`` replaces the solver that ``options`` names. Raises ToolMissing when it is absent.
+    """
+    options = options or SolveOptions()
+    search = _Search(problem, options, backend or BACKENDS[options.solver])
+    return search.run()
+
+
+class _Search:
+    """One call of ``solve``."""
+
+    def __init__(self, problem: Problem, options: SolveOptions, backend: Backend) -> None:
+        self.problem = problem
+        self.options = options
+        self.backend = backend
+        self.began_s = time.monotonic()
+        self.best: Plan | None = None
+        self.lower_j = problem.base_j
+        self.exact = True
+
+    @property
+    def left_s(self) -> float:
+        return self.options.time_limit_s - (time.monotonic() - self.began_s)
+
+    def run(self) -> Solution:
+        if proven_infeasible(self.problem, self.options):
+            return self.solution(SolveStatus.INFEASIBLE)
+        for plan in feasible_baselines(self.problem, self.options):
+            self.offer(plan.schedule)
+        if self.best is not None and self.best.metrics.energy_j <= self.problem.base_j:
+            return self.solution(SolveStatus.OPTIMAL)
+        slots, complete = full_layout(self.problem, self.options)
+        status = self.search(slots)
+        if status is SolveStatus.INFEASIBLE and not complete:
+            status = self.search(layout(self.problem, remat=True, forward=True))
+        return self.solution(status)
+
+    def offer(self, schedule: Schedule) -> bool:
+        """Keep ``schedule`` when it is valid, fits and is better; whether it fits."""
+        metrics = simulate(self.problem, schedule)
+        if not fits(self.problem, metrics):
+            return False
+        if self.best is None or metrics.energy_j < self.best.metrics.energy_j:
+            self.best = Plan(schedule, metrics)
+        return True
+
+    def search(self, slots: Layout) -> SolveStatus:
+        """Solve over ``slots``; keeps the best plan and bound. What the solver ended with."""
+        form = formulate(self.problem, slots, Switches(paging=self.options.paging))
+        self.exact = len(slots.slots) <= EXACT_SLOTS
+        if not self.exact:
+            improve(self, slots, form)
+        limits = Limits(self.left_s)
+        if not self.exact:
+            limits = Limits(self.left_s, OVERHEAD_GAP, TOTAL_GAP * SCALE)
+        answer = self.backend.solve(
+            form.model, limits, start=self.start(slots, form), watch=self.watcher(form)
+        )
+        self.note(form, answer)
+        if answer.values is None:
+            return answer.status
+        decisions = form.decisions(answer.values)
+        if not self.offer(decode(slots, decisions)):
+            return self.repair(slots, decode(slots, decisions))
+        if answer.status is SolveStatus.OPTIMAL and len(slots.slots) <= STABLE_SLOTS:
+            self.stabilise(slots, form, answer)
+        return answer.status
+
+    def note(self, form: Formulation, answer: Answer) -> None:
+        """Keep the bound of ``answer``."""
+        if answer.bound is not None:
+            self.lower_j = max(self.lower_j, form.offset + answer.bound / form.scale)
+
+    def start(self, slots: Layout, form: Formulation) -> dict[str, float] | None:
+        """The columns of the best plan."""
+        if self.best is None:
+            return None
+        decisions = decisions_of(slots, self.best.schedule)
+        return None if decisions is None else point_of(slots, form, decisions)
+
+    def watcher(self, form: Formulation) -> Watcher | None:
+        """Turns the solver's numbers into joules for ``options.progress``."""
+        tell = self.options.progress
+        if tell is None:
+            return None
+
+        def watch(objective: float | None, bound: float) -> None:
+            known = None if self.best is None else self.best.metrics.energy_j
+            if objective is not None:
+                found = form.offset + objective / form.scale
+                known = found if known is None else min(known, found)
+            lower = max(self.lower_j, form.offset + bound / form.scale)
+            tell(Progress(time.monotonic() - self.began_s, known, lower))
+
+        return watch
+
+    def repair(self, slots: Layout, schedule: Schedule) -> SolveStatus:
+        """Solve again with a budget and deadline that allow for the solver's tolerance."""
+        metrics = simulate(self.problem, schedule)
+        tighter = self.problem
+        if metrics.peak_bytes > tighter.memory_bytes:
+            excess = metrics.peak_bytes - tighter.memory_bytes
+            tighter = replace(tighter, memory_bytes=tighter.memory_bytes - excess)
+        if tighter.deadline_s is not None and metrics.time_s > tighter.deadline_s:
+            late_s = metrics.time_s - tighter.deadline_s
+            tighter = replace(tighter, deadline_s=tighter.deadline_s - 2 * late_s)
+        form = formulate(tighter, slots, Switches(paging=self.options.paging))
+        answer = self.backend.solve(form.model, Limits(max(self.left_s, 0.1)))
+        if answer.values is not None:
+            self.offer(decode(slots, form.decisions(answer.values)))
+        return SolveStatus.FEASIBLE if self.best is not None else SolveStatus.TIMEOUT
+
+    def stabilise(self, slots: Layout, form: Formulation, answer: Answer) -> None:
+        """Of the plans as good as the best take the one with fewest and earliest-named actions.
+
+        Solvers and their versions pick different optima; this makes the choice ours.
+        """
+        if self.best is None or not answer.objective or self.left_s < 1.0:
+            return
+        unit = SCALE / answer.objective
+        row = pulp.LpAffineExpression({v: f * unit for v, f in form.model.objective.items()})
+        form.model.addConstraint(pulp.LpConstraint(row, pulp.LpConstraintLE, "stay", SCALE))
+        columns = [*form.R.values(), *form.z.values(), *form.p.values()]
+        # distinct fractional weights make the optimum unique in all but freak cases
+        weights = {v: 1.0 + k * 0.6180339887498949 % 1.0 / 100 for k, v in enumerate(columns)}
+        form.model.setObjective(pulp.LpAffineExpression(weights))
+        again = self.backend.solve(form.model, Limits(self.left_s), start=answer.values)
+        if again.status is not SolveStatus.OPTIMAL or again.values is None:
+            return
+        schedule = decode(slots, form.decisions(again.values))
+        metrics = simulate(self.problem, schedule)
+        same = metrics.energy_j <= self.best.metrics.energy_j * (1 + 1e-12)
+        if same and fits(self.problem, metrics):
+            self.best = Plan(schedule, metrics)
+
+    def solution(self, status: SolveStatus) -> Solution:
+        """What is known now."""
+        spent_s = time.monotonic() - self.began_s
+        lower_j, name = self.lower_j, self.backend.name
+        if self.best is None:
+            failed = status if status is not SolveStatus.OPTIMAL else SolveStatus.ERROR
+            return Solution(failed, None, None, None, lower_j, None, None, spent_s, name)
+        check_budget(self.problem, self.best.metrics)
+        energy_j = self.best.metrics.energy_j
+        lower_j = min(lower_j, energy_j)
+        gap_j, proven_j = energy_j - lower_j, lower_j - self.problem.base_j
+        closed = gap_j <= CLOSED_GAP * energy_j
+        near = gap_j <= max(TOTAL_GAP * energy_j, OVERHEAD_GAP * proven_j) * (1 + 1e-6)
+        done = closed or (near and status is SolveStatus.OPTIMAL and not self.exact)
+        overhead_gap = gap_j / proven_j if proven_j > 0 else (0.0 if closed else math.inf)
+        return Solution(
+            SolveStatus.OPTIMAL if done else SolveStatus.FEASIBLE,
+            self.best.schedule,
+            self.best.metrics,
+            energy_j,
+            lower_j,
+            gap_j / energy_j if energy_j > 0 else 0.0,
+            overhead_gap,
+            spent_s,
+            name,
+        )

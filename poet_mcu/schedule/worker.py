@@ -1,0 +1,143 @@
+"""The process that runs HiGHS: reads one job a line on stdin, answers in JSON lines on stdout.
+
+It is a process of its own so that it can be killed: HiGHS once overran its limit by ten minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any, TextIO
+
+import highspy
+import numpy as np
+
+#: seconds between two progress lines
+PERIOD_S = 0.25
+
+
+_ENDS = {
+    highspy.HighsModelStatus.kOptimal: "optimal",
+    highspy.HighsModelStatus.kModelEmpty: "optimal",
+    highspy.HighsModelStatus.kInfeasible: "infeasible",
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: "infeasible",  # all columns are bounded
+    highspy.HighsModelStatus.kTimeLimit: "limit",
+    highspy.HighsModelStatus.kIterationLimit: "limit",
+    highspy.HighsModelStatus.kSolutionLimit: "limit",
+    highspy.HighsModelStatus.kInterrupt: "limit",
+}
+
+
+class _Reporter:
+    """Sends incumbents at once and bounds now and then."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out = out
+        self.sent_s = 0.0
+
+    def send(self, **message: object) -> None:
+        self.out.write(json.dumps(message) + "\n")
+        self.out.flush()
+
+    def on_event(self, kind: Any, _message: str, data: Any, *_: object) -> None:
+        """The callback HiGHS calls."""
+        if kind == highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution:
+            self.send(
+                kind="incumbent",
+                values=[float(x) for x in data.mip_solution],
+                objective=float(data.objective_function_value),
+                bound=float(data.mip_dual_bound),
+            )
+        elif time.monotonic() - self.sent_s >= PERIOD_S:
+            self.sent_s = time.monotonic()
+            self.send(kind="bound", bound=float(data.mip_dual_bound))
+
+
+def load(job: dict[str, Any]) -> Any:
+    """A HiGHS object that holds the job's model, options and start."""
+    solver = highspy.Highs()
+    for key, value in job["options"].items():
+        solver.setOptionValue(key, value)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(job["cost"]), len(job["row_lower"])
+    lp.col_cost_ = np.array(job["cost"], dtype=np.float64)
+    lp.col_lower_ = np.array(job["lower"], dtype=np.float64)
+    lp.col_upper_ = np.array(job["upper"], dtype=np.float64)
+    lp.row_lower_ = np.array(job["row_lower"], dtype=np.float64)
+    lp.row_upper_ = np.array(job["row_upper"], dtype=np.float64)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array(job["start"], dtype=np.int32)
+    lp.a_matrix_.index_ = np.array(job["index"], dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(job["value"], dtype=np.float64)
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[int(flag)] for flag in job["integer"]]
+    solver.passModel(lp)
+    if job["point"]:
+        where = np.array([i for i, _ in job["point"]], dtype=np.int32)
+        what = np.array([x for _, x in job["point"]], dtype=np.float64)
+        solver.setSolution(len(where), where, what)
+    return solver
+
+
+def run(job: dict[str, Any], reporter: _Reporter) -> Any:
+    """The solver after its run.
+
+    HiGHS 1.16 may call the start it was given optimal and report another point's objective (seen
+    when presolve alone solves the model). Then it runs again without a start.
+    """
+    began_s = time.monotonic()
+    solver = load(job)
+    if any(job["integer"]):
+        solver.setCallback(reporter.on_event, None)
+        solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution)
+        solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipLogging)
+    solver.run()
+    claimed, true = float(solver.getInfo().objective_function_value), objective_of(solver, job)
+    if not job["point"] or true is None or abs(claimed - true) <= 1e-6 * max(1.0, abs(true)):
+        return solver
+    left_s = job["options"]["time_limit"] - (time.monotonic() - began_s)
+    options = {**job["options"], "time_limit": max(left_s, 0.01)}
+    return run({**job, "point": [], "options": options}, reporter)
+
+
+def objective_of(solver: Any, job: dict[str, Any]) -> float | None:
+    """The objective of the point the solver returns, from its columns; None without a point."""
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return float(np.dot(job["cost"], solver.getSolution().col_value))
+
+
+def answer(job: dict[str, Any], reporter: _Reporter) -> None:
+    """Solve ``job`` and report how it ended."""
+    solver = run(job, reporter)
+    status, objective = solver.getModelStatus(), objective_of(solver, job)
+    done = _ENDS.get(status, "error")
+    reporter.send(
+        kind="done",
+        status=done,
+        detail=solver.modelStatusToString(status),
+        values=None if objective is None else [float(x) for x in solver.getSolution().col_value],
+        objective=objective,
+        bound=_bound(solver.getInfo(), mip=any(job["integer"]), solved=done == "optimal"),
+    )
+
+
+def _bound(info: Any, *, mip: bool, solved: bool) -> float | None:
+    if mip:
+        bound = float(info.mip_dual_bound)
+        return bound if np.isfinite(bound) else None
+    return float(info.objective_function_value) if solved else None
+
+
+def main() -> None:
+    """Serve jobs until stdin ends. Whatever HiGHS prints goes to stderr, not into the answers."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answer(json.loads(line), _Reporter(out))
+
+
+if __name__ == "__main__":
+    main()

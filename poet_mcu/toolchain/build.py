@@ -1,0 +1,109 @@
+"""Compiles and links C for a board, in parallel, and makes the images for flashing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from poet_mcu.board.schema import Board
+from poet_mcu.errors import CheckFailed, InternalError
+from poet_mcu.toolchain import flags
+from poet_mcu.toolchain.tools import compiler, objcopy
+
+_OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
+
+
+def compile_program(
+    board: Board,
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path],
+    out: Path,
+    *,
+    linker_script: Path | None = None,
+    defines: Mapping[str, str | int] | None = None,
+    extra_flags: Sequence[str] = (),
+    jobs: int = 2,
+) -> Path:
+    """Compile ``sources`` and link them into the ELF ``out``; ``out`` is returned.
+
+    Objects live in a temporary folder. ``defines`` become -Dname=value. ``extra_flags`` go to
+    compiler and linker (sanitizers). Raises ToolMissing, CheckFailed when a memory region of the
+    linker script is too small, InternalError with the command and the compiler's text otherwise.
+    """
+    cc = str(compiler(board))
+    common = [cc, *flags.compile_flags(board), *extra_flags]
+    common += [f"-I{folder}" for folder in include_dirs]
+    common += [f"-D{name}={value}" for name, value in (defines or {}).items()]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="poet-mcu-") as folder:
+        objects = [Path(folder) / f"{i}_{source.stem}.o" for i, source in enumerate(sources)]
+        commands = [
+            [*common, "-c", str(source), "-o", str(target)]
+            for source, target in zip(sources, objects, strict=True)
+        ]
+        with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+            results = list(pool.map(_run, commands))
+        failed = [text for text in results if text]
+        if failed:
+            raise InternalError("\n".join(failed))
+        _link(board, cc, objects, out, linker_script, extra_flags)
+    return out
+
+
+def make_images(board: Board, elf: Path) -> tuple[Path, Path]:
+    """``elf`` as raw binary (.bin, from the lowest load address on) and Intel hex (.hex)."""
+    tool = str(objcopy(board))
+    images = elf.with_suffix(".bin"), elf.with_suffix(".hex")
+    for form, image in zip(("binary", "ihex"), images, strict=True):
+        text = _run([tool, "-O", form, str(elf), str(image)])
+        if text:
+            raise InternalError(text)
+    return images
+
+
+def _link(
+    board: Board,
+    cc: str,
+    objects: Sequence[Path],
+    out: Path,
+    linker_script: Path | None,
+    extra_flags: Sequence[str],
+) -> None:
+    command = [cc, *flags.link_flags(board), *extra_flags]
+    if linker_script is not None:
+        command += ["-T", str(linker_script)]
+    command += [*map(str, objects), *flags.link_libraries(board), "-o", str(out)]
+    text = _run(command)
+    overflows = _OVERFLOW.findall(text)
+    if overflows:
+        parts = "; ".join(f"region {name} overflows by {size} bytes" for name, size in overflows)
+        advice = (
+            "raise --ram"
+            if all(name == "RAM" for name, _ in overflows)
+            else "choose a smaller model or a board with more flash"
+        )
+        raise CheckFailed(
+            f"{out.name}: expected a program that fits board {board.name}, got one where {parts}; "
+            f"{advice}"
+        )
+    if text:
+        raise InternalError(text)
+
+
+def _run(command: Sequence[str]) -> str:
+    """'' when the command succeeds, else a message with the command and what it said."""
+    run = subprocess.run(
+        list(command), capture_output=True, text=True, errors="replace", check=False
+    )
+    if run.returncode == 0:
+        return ""
+    said = (run.stderr or run.stdout).strip()
+    return (
+        f"{Path(command[0]).name}: expected exit code 0, got {run.returncode}; the command was\n"
+        f"  {shlex.join(command)}\nand it said\n{said}"
+    )

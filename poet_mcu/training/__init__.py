@@ -1,0 +1,1 @@
+"""From the forward graph to the training graph: loss, backward pass, updates."""

@@ -1,0 +1,95 @@
+"""Builds the kernels with a host compiler and calls them with numpy arrays through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = sorted((ROOT / "firmware" / "kernels").glob("*.c"))
+REFERENCE = ROOT / "tests" / "host" / "reference_kernels.c"
+WARNINGS = (
+    "-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wdouble-promotion "
+    "-Wfloat-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual "
+    "-Wcast-align -Wundef -Wvla -Wswitch-enum -Wwrite-strings"
+).split()
+BASE = ["-std=c11", "-ffp-contract=off", "-ffreestanding", f"-I{ROOT / 'firmware' / 'include'}"]
+HAS_FMA = " fma " in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+
+_OUT = tempfile.TemporaryDirectory(prefix="poet_kernels_")
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the host library is compiled. ``hardware`` uses the FMA instruction, else libm's."""
+
+    fused: int = 0
+    level: str = "-O2"
+    compiler: str = "gcc"
+    hardware: bool = HAS_FMA
+
+    def flags(self) -> list[str]:
+        fma = ["-mfma"] if self.fused and self.hardware else []
+        return [*BASE, self.level, *fma, f"-DPOET_FMA_FUSED={self.fused}"]
+
+
+@cache
+def library(build: Build) -> ctypes.CDLL:
+    name = hashlib.sha256(repr(build).encode()).hexdigest()[:16]
+    path = Path(_OUT.name) / f"{name}.so"
+    command = [build.compiler, *build.flags(), *WARNINGS, "-fPIC", "-shared", "-o", str(path)]
+    subprocess.run([*command, *map(str, [*KERNELS, REFERENCE]), "-lm"], check=True)
+    return ctypes.CDLL(str(path))
+
+
+CONV = "n c h w m oh ow kh kw stride_h stride_w pad_top pad_left dilation_h dilation_w groups"
+POOL = "planes h w oh ow kh kw stride_h stride_w pad_top pad_left dilation_h dilation_w"
+
+
+def shape_of(fields: str, values: dict[str, int]) -> ctypes.Array[ctypes.c_int32]:
+    """A shape struct of poet/kernels.h: all of them are int32 fields in a row."""
+    names = fields.split()
+    return (ctypes.c_int32 * len(names))(*(values[name] for name in names))
+
+
+def call(lib: ctypes.CDLL, name: str, shape: object, *args: object) -> None:
+    """Arrays go as pointers, floats as float, None as NULL."""
+    converted: list[object] = [shape]
+    for arg in args:
+        if isinstance(arg, np.ndarray):
+            assert arg.flags.c_contiguous
+            converted.append(ctypes.c_void_p(arg.ctypes.data))
+        elif isinstance(arg, float):
+            converted.append(ctypes.c_float(arg))
+        else:
+            converted.append(ctypes.c_void_p(None))
+    function = getattr(lib, name)
+    function.restype = None
+    function(*converted)
+
+
+def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
+    """Equal bit for bit; any NaN equals any NaN (its payload is not part of the contract)."""
+    if left.dtype != np.float32:
+        return bool(np.array_equal(left, right))
+    both_nan = np.isnan(left) & np.isnan(right)
+    return bool(np.all((left.view(np.uint32) == right.view(np.uint32)) | both_nan))
+
+
+def guarded(size: int, fill: float = np.nan) -> np.ndarray:
+    """An output of ``size`` floats inside poison, so that a write outside it is seen."""
+    return np.full(size + 32, fill, np.float32)
+
+
+def relative(got: np.ndarray, want: np.ndarray) -> float:
+    """Largest difference over largest magnitude."""
+    scale = float(np.max(np.abs(want), initial=0.0))
+    worst = float(np.max(np.abs(got.astype(np.float64) - want), initial=0.0))
+    return worst / scale if scale > 0 else worst
