@@ -8,7 +8,6 @@ import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -36,8 +35,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# The root of click's own errors, from the click that this typer uses (0.26 and later carry a copy).
+_UsageError: Any = typer.BadParameter.__mro__[2]
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
-_out = Console(highlight=False, soft_wrap=True)
+_out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
@@ -205,7 +206,7 @@ def check(model: ModelArg, as_json: JsonOpt = False) -> None:
     elif not problems:
         _out.print(f"{model}: every operator is supported")
     if problems:
-        lines = [f"{model}: node '{p.node}' ({p.op}): {p.message}" for p in problems]
+        lines = [f"{model}: {problem}" for problem in problems]
         raise ModelError("\n".join(lines))
 
 
@@ -347,7 +348,7 @@ def _top(
         _out.print(__version__)
         raise typer.Exit
     if context.invoked_subcommand is None:
-        raise click.UsageError("expected a command; poet-mcu --help lists them")
+        raise InputError("poet-mcu: expected a command, got none; poet-mcu --help lists them")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -358,12 +359,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         words = [word for word in words if word != "--debug"]
         code = app(words, standalone_mode=False)
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show()
-        return error.exit_code
+        return int(error.exit_code)
     except PoetError as error:
         return _fail(str(error), error.exit_code, error, debug=debug, as_json=as_json)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _err.print("stopped")
         return 130
     except Exception as error:  # noqa: BLE001 - the last resort: never a traceback unasked

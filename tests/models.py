@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend.onnx_import import ImportedModel, load_model
 from poet_mcu.ir.graph import Graph, Role
+from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.ops.table import OPERATORS
 
 F32 = npt.NDArray[np.float32]
@@ -75,7 +80,7 @@ def save(proto: onnx.ModelProto, path: Path) -> Path:
 def mlp(batch: int | str = 1, sizes: Sequence[int] = (6, 8, 4), seed: int = 0) -> onnx.ModelProto:
     """Gemm, Relu, ..., Gemm; tensors ``fc1.weight`` [M, K] and ``fc1.bias`` and so on."""
     nodes, tensors, x = [], {}, "x"
-    for i, (k, m) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+    for i, (k, m) in enumerate(pairwise(sizes), 1):
         tensors[f"fc{i}.weight"] = weights(m, k, seed=seed + i)
         tensors[f"fc{i}.bias"] = weights(m, seed=seed + i)
         last = i == len(sizes) - 1
@@ -200,3 +205,60 @@ def softmax(z: npt.NDArray[Any]) -> F32:
     """Softmax along the last axis."""
     e = np.exp(z - z.max(-1, keepdims=True))
     return np.asarray(e / e.sum(-1, keepdims=True), np.float32)
+
+
+def every(_name: str) -> bool:
+    """Train every weight."""
+    return True
+
+
+def frozen(_name: str) -> bool:
+    """Train none."""
+    return False
+
+
+def load(
+    proto: onnx.ModelProto,
+    folder: Path,
+    batch: int | None = None,
+    trainable: Callable[[str], bool] = every,
+) -> ImportedModel:
+    """``proto`` through a file in ``folder``."""
+    return load_model(save(proto, folder / "m.onnx"), batch, trainable)
+
+
+def agree(
+    proto: onnx.ModelProto,
+    folder: Path,
+    batch: int | None = None,
+    trainable: Callable[[str], bool] = every,
+    truth: Callable[[F32], npt.NDArray[Any]] | None = None,
+) -> ImportedModel:
+    """Import, run, compare with ONNX Runtime (or ``truth``) within 1e-5; the imported model."""
+    found = load(proto, folder, batch, trainable)
+    (value,) = found.graph.with_role(Role.INPUT)
+    x = weights(*value.shape, seed=99, scale=1.0)
+    y = run_graph(found.graph, x)[0]
+    if found.has_softmax:
+        y = softmax(y)
+    expected = run_onnx(proto, x) if truth is None else truth(x)
+    assert found.report.output_shape == expected.shape
+    np.testing.assert_allclose(y.reshape(expected.shape), expected, rtol=1e-5, atol=1e-5)
+    assert len({v.name for v in found.graph.values}) == len(found.graph.values)
+    verify_graph(found.graph, training=False)
+    return found
+
+
+def ops(found: ImportedModel) -> list[str]:
+    """Names of the operators in order."""
+    return [item.op for item in found.graph.nodes]
+
+
+def refusal(proto: onnx.ModelProto, folder: Path, batch: int | None = None) -> str:
+    """The message with which ``proto`` is refused, without the path."""
+    path = save(proto, folder / "m.onnx")
+    with pytest.raises(ModelError) as error:
+        load_model(path, batch, every)
+    text = str(error.value)
+    assert text.startswith(f"{path}: ")
+    return text.removeprefix(f"{path}: ")

@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,11 +59,25 @@ class Case:
     shape: tuple[int, ...]
     macs: int = 0
     elements: int = 0
-    plan: str = field(default="", compare=False)
 
     @property
     def work(self) -> int:
         return self.macs or self.elements
+
+    @property
+    def floats(self) -> int:
+        """No buffer of the call is larger; a multiple of 4, with some guard behind."""
+        s = self.shape
+        if self.function.startswith("conv2d"):
+            sizes = [s[0] * s[1] * s[2] * s[3], s[0] * s[4] * s[5] * s[6]]
+            sizes += [s[4] * s[1] // s[15] * s[7] * s[8]]
+        elif self.function.startswith("dense"):
+            sizes = [s[0] * s[1], s[1] * s[2], s[0] * s[2]]
+        elif self.function.startswith("maxpool"):
+            sizes = [s[0] * s[1] * s[2], s[0] * s[3] * s[4]]
+        else:
+            sizes = [self.elements]
+        return max(sizes) // 4 * 4 + 64
 
 
 def overlap(outs: int, size: int, kernel: int, stride: int, pad: int) -> int:
@@ -145,14 +159,18 @@ def all_cases() -> list[Case]:
     return cases
 
 
-def case_table(cases: list[Case], prefix: str) -> str:
+def repeats_of(case: Case) -> int:
+    return 40 if case.work * 12 < SMALL else 4
+
+
+def case_table(cases: list[Case], prefix: str, *, verify: bool) -> str:
     rows = []
     for case in cases:
-        repeats = 40 if case.work * 12 < SMALL else 4
         values = ", ".join(map(str, case.shape))
-        function = f"{prefix}_{case.function}_f32"
+        plain = f"(any_kernel *)plain_{case.function}_f32" if verify else "0"
         rows.append(
-            f'    {{"{case.name}", (any_kernel *){function}, ARGS_{case.args}, {repeats}, '
+            f'    {{"{case.name}", (any_kernel *){prefix}_{case.function}_f32, {plain}, '
+            f"ARGS_{case.args}, {repeats_of(case)}, {case.floats}, "
             f"{{{values}}}}},\n"
         )
     return "static const bench_case bench_cases[] = {\n" + "".join(rows) + "};\n"
@@ -171,8 +189,8 @@ SECTIONS {{
 """
 
 
-def build(core: Core, cases: list[Case], prefix: str, where: Path) -> Path:
-    (where / "bench_cases.h").write_text(case_table(cases, prefix), encoding="utf-8")
+def build(core: Core, table: str, where: Path) -> Path:
+    (where / "bench_cases.h").write_text(table, encoding="utf-8")
     script = where / "bench.ld"
     script.write_text(LINKER.format(ram=core.ram), encoding="utf-8")
     elf = where / "bench.elf"
@@ -187,23 +205,33 @@ def build(core: Core, cases: list[Case], prefix: str, where: Path) -> Path:
     return elf
 
 
-def count(core: Core, cases: list[Case], prefix: str) -> dict[str, int]:
-    """Instructions of one call of each case."""
+def answers(core: Core, cases: list[Case], prefix: str, *, verify: bool) -> dict[str, int]:
+    """What the firmware prints for each case: SysTick ticks, or 1 when the bits agree."""
     with tempfile.TemporaryDirectory() as where:
-        elf = build(core, cases, prefix, Path(where))
+        elf = build(core, case_table(cases, prefix, verify=verify), Path(where))
         command = ["qemu-system-arm", "-M", core.machine, "-nographic", "-monitor", "none"]
         command += ["-serial", "none", "-icount", "shift=0", "-kernel", str(elf)]
         command += ["-semihosting-config", "enable=on,target=native"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=900)
     lines = (done.stdout + done.stderr).split("\n")
-    ticks = dict(line.rsplit(" ", 1) for line in lines if line.count(" ") == 1)
-    counts = {}
-    for case in cases:
-        if case.name not in ticks:
-            sys.exit(f"{core.machine}: {case.name}: expected a count, got none\n{done.stderr}")
-        repeats = 40 if case.work * 12 < SMALL else 4
-        counts[case.name] = round(int(ticks[case.name]) * core.tick_ns / repeats)
-    return counts
+    printed = dict(line.rsplit(" ", 1) for line in lines if line.count(" ") == 1)
+    missing = [case.name for case in cases if case.name not in printed]
+    if missing:
+        sys.exit(f"{core.machine}: {missing[0]}: expected an answer, got none\n{done.stderr}")
+    return {case.name: int(printed[case.name]) for case in cases}
+
+
+def count(core: Core, cases: list[Case], prefix: str) -> dict[str, int]:
+    """Instructions of one call of each case."""
+    ticks = answers(core, cases, prefix, verify=False)
+    return {
+        case.name: round(ticks[case.name] * core.tick_ns / repeats_of(case)) for case in cases
+    }
+
+
+def differing(core: Core, cases: list[Case]) -> list[str]:
+    """Names of the cases whose results on the core are not bit for bit the plain kernel's."""
+    return [name for name, same in answers(core, cases, "poet", verify=True).items() if same != 1]
 
 
 def table(core: Core, cases: list[Case], fast: dict[str, int], plain: dict[str, int]) -> str:

@@ -28,7 +28,8 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
         .x_tap = 1,
     };
     const group_data first = {.x = x, .w = w, .bias = b, .out = y};
-    correlate(&cor, &first, &up3, &up);
+    const direction forward = {&up3, &up, edge_up, edge_up_thin};
+    correlate(&cor, &first, &forward);
 }
 
 void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, const float *w,
@@ -56,7 +57,8 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
         .x_tap = -1,
     };
     const group_data first = {.x = dy, .w = w, .bias = 0, .out = dx};
-    correlate(&cor, &first, &down3, &down);
+    const direction back = {&down3, &down, edge_down, edge_down_thin};
+    correlate(&cor, &first, &back);
 }
 /* The weight gradient dw[m, c, kh, kw] sums dy[m] * x[c] over samples, rows and columns. All channels meet the same
  * positions at one tap, so a block is four m by four c there. */
@@ -154,6 +156,87 @@ static void weight_tap(const weight_job *job, int32_t outs, int32_t channels, co
     }
 }
 
+/* Three neighbouring taps of one kernel row at once, for layers with few input channels: four m,
+ * or one, are the lanes. Columns where only some of the three taps meet the input are done tap by
+ * tap before and behind those where all do, so each chain keeps its order. */
+typedef struct {
+    int32_t samples, rows;          /* per sample, at this kernel row */
+    int32_t x_sample, x_row, dy_sample, dy_row; /* steps */
+    int32_t stride;
+    int32_t first[3], end[3];       /* columns of each tap */
+    int32_t from, to;               /* columns of all three */
+    int32_t dy_plane, w_out;
+} weight_row;
+
+POET_INLINE poet_quad weight_edge(const poet_lanes *dy, const float *x, poet_quad acc,
+                                  int32_t stride, int32_t from, int32_t to)
+{
+    for (int32_t ow = from; ow < to; ow++) {
+        acc = poet_quad_fma(poet_lanes_load(dy, ow, 0), x[ow * stride], acc);
+    }
+    return acc;
+}
+
+/* x is at the input of column 0 and tap 0, dy at column 0. */
+POET_INLINE void weight_columns(const weight_row *row, const float *x, poet_lanes dy,
+                                poet_block *acc)
+{
+    acc->r0 = weight_edge(&dy, x, acc->r0, row->stride, row->first[0], row->from);
+    acc->r1 = weight_edge(&dy, x + 1, acc->r1, row->stride, row->first[1], row->from);
+    acc->r2 = weight_edge(&dy, x + 2, acc->r2, row->stride, row->first[2], row->from);
+    poet_lanes at = dy;
+    poet_lanes_advance(&at, row->from, 0);
+    const float *p = x + row->from * row->stride;
+    for (int32_t left = row->to - row->from; left > 0; left--) {
+        const poet_quad v = poet_lanes_load(&at, 0, 0);
+        acc->r0 = poet_quad_fma(v, p[0], acc->r0);
+        acc->r1 = poet_quad_fma(v, p[1], acc->r1);
+        acc->r2 = poet_quad_fma(v, p[2], acc->r2);
+        poet_lanes_advance(&at, 1, 0);
+        p += row->stride;
+    }
+    acc->r0 = weight_edge(&dy, x, acc->r0, row->stride, row->to, row->end[0]);
+    acc->r1 = weight_edge(&dy, x + 1, acc->r1, row->stride, row->to, row->end[1]);
+    acc->r2 = weight_edge(&dy, x + 2, acc->r2, row->stride, row->to, row->end[2]);
+}
+
+POET_INLINE void weight_three(const weight_row *row, const float *x, const float *dy, float *dw,
+                              int outs)
+{
+    const poet_quad zero = poet_quad_of(0.0F);
+    poet_block acc = {zero, zero, zero, zero};
+    const int32_t plane = (outs == 4) ? row->dy_plane : 0; /* one m: four equal lanes */
+    for (int32_t n = 0; n < row->samples; n++) {
+        for (int32_t i = 0; i < row->rows; i++) {
+            weight_columns(row, x + i * row->x_row,
+                           poet_lanes_at(dy + i * row->dy_row, 0, plane, 2 * plane, 3 * plane),
+                           &acc);
+        }
+        x += row->x_sample;
+        dy += row->dy_sample;
+    }
+    if (outs == 4) {
+        const int32_t at[4] = {0, row->w_out, 2 * row->w_out, 3 * row->w_out};
+        store_lanes(acc.r0, dw, at);
+        store_lanes(acc.r1, dw + 1, at);
+        store_lanes(acc.r2, dw + 2, at);
+    } else {
+        dw[0] = poet_quad_first(acc.r0);
+        dw[1] = poet_quad_first(acc.r1);
+        dw[2] = poet_quad_first(acc.r2);
+    }
+}
+
+static void weight_three_of_four(const weight_row *row, const float *x, const float *dy, float *dw)
+{
+    weight_three(row, x, dy, dw, 4);
+}
+
+static void weight_three_of_one(const weight_row *row, const float *x, const float *dy, float *dw)
+{
+    weight_three(row, x, dy, dw, 1);
+}
+
 /* The output positions of one axis whose input at this tap is no padding: first, count. */
 static void weight_range(int32_t outs, int32_t size, int32_t stride, int32_t shift,
                          int32_t *first, int32_t *count)
@@ -170,10 +253,73 @@ static void weight_range(int32_t outs, int32_t size, int32_t stride, int32_t shi
     *count = to - from;
 }
 
-void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
-                           float *dw)
+static int32_t smaller(int32_t a, int32_t b)
 {
-    const poet_conv2d_shape *s = shape;
+    return (a < b) ? a : b;
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return (a > b) ? a : b;
+}
+
+/* The column ranges of the three taps and what they share. */
+static void weight_row_columns(const poet_conv2d_shape *s, weight_row *row)
+{
+    row->from = 0;
+    row->to = s->ow;
+    for (int32_t kw = 0; kw < 3; kw++) {
+        int32_t count = 0;
+        weight_range(s->ow, s->w, s->stride_w, kw - s->pad_left, &row->first[kw], &count);
+        row->end[kw] = row->first[kw] + count;
+        row->from = larger(row->from, row->first[kw]);
+        row->to = smaller(row->to, row->end[kw]);
+    }
+    if (row->from >= row->to) { /* nothing shared: each tap is all edge */
+        row->from = larger(row->end[0], larger(row->end[1], row->end[2]));
+        row->to = row->from;
+    }
+}
+
+/* All of dw by rows of three taps. */
+static void weights_by_rows(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw)
+{
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    weight_row row = {.samples = s->n,
+                      .x_sample = s->c * s->h * s->w,
+                      .x_row = s->stride_h * s->w,
+                      .dy_sample = s->m * s->oh * s->ow,
+                      .dy_row = s->ow,
+                      .stride = s->stride_w,
+                      .dy_plane = s->oh * s->ow,
+                      .w_out = channels * s->kh * s->kw};
+    weight_row_columns(s, &row);
+    for (int32_t kh = 0; kh < s->kh; kh++) {
+        const int32_t below = kh * s->dilation_h - s->pad_top;
+        int32_t oh = 0;
+        weight_range(s->oh, s->h, s->stride_h, below, &oh, &row.rows);
+        const float *at = x + ((row.rows > 0) ? (oh * s->stride_h + below) * s->w : 0) - s->pad_left;
+        for (int32_t m = 0; m < s->m;) {
+            const int32_t wide = ((outs - m % outs) >= 4) ? 4 : 1;
+            for (int32_t c = 0; c < channels; c++) {
+                const float *xc = at + ((m / outs) * channels + c) * s->h * s->w;
+                const float *dym = dy + m * row.dy_plane + oh * s->ow;
+                float *to = dw + m * row.w_out + (c * s->kh + kh) * 3;
+                if (wide == 4) {
+                    weight_three_of_four(&row, xc, dym, to);
+                } else {
+                    weight_three_of_one(&row, xc, dym, to);
+                }
+            }
+            m += wide;
+        }
+    }
+}
+
+/* All of dw tap by tap. */
+static void weights_by_taps(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw)
+{
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
     weight_job job = {.x_plane = s->h * s->w,
@@ -201,6 +347,16 @@ void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const
                        dy + g * outs * job.dy_plane + oh * s->ow + ow,
                        dw + g * outs * job.w_out + tap);
         }
+    }
+}
+
+void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
+                           float *dw)
+{
+    if ((shape->kw == 3) && (shape->dilation_w == 1) && (shape->c / shape->groups < 4)) {
+        weights_by_rows(shape, x, dy, dw);
+    } else {
+        weights_by_taps(shape, x, dy, dw);
     }
 }
 

@@ -252,6 +252,104 @@ static void run_spots(const rectangle *rect, const group_data *group, const spot
     }
 }
 
+/* ---- one channel to one channel: depthwise ---- */
+
+/* Four positions, step apart in x, under 3 x 3 taps; unit is the step of the taps in x. */
+POET_INLINE poet_quad nine_taps(const float *x, int32_t x_row, const float *k, poet_quad acc,
+                                int32_t step, int32_t unit)
+{
+    for (int32_t row = 0; row < 3; row++) {
+        acc = poet_quad_fma(poet_quad_read(x, step), k[0], acc);
+        acc = poet_quad_fma(poet_quad_read(x + unit, step), k[1], acc);
+        acc = poet_quad_fma(poet_quad_read(x + 2 * unit, step), k[2], acc);
+        x += x_row;
+        k += 3;
+    }
+    return acc;
+}
+
+/* One row of positions; k is 3 x 3, in registers once the loop runs. */
+POET_INLINE void nine_row(const rectangle *rect, const float *x, const float k[9], float start,
+                          float *out, int32_t step, int32_t unit)
+{
+    const int32_t row = rect->sum.of[POET_X].row;
+    int32_t left = rect->w.count;
+    for (; left >= 4; left -= 4) {
+        const poet_quad acc = nine_taps(x, row, k, poet_quad_of(start), step, unit);
+        poet_quad_store_adjacent(acc, out);
+        x += 4 * step;
+        out += 4;
+    }
+    for (; left > 0; left--) {
+        *out++ = poet_single_run(start, &rect->sum, x, k);
+        x += step;
+    }
+}
+
+/* Any taps, one position after the other. */
+static void any_row(const rectangle *rect, const float *x, const float *w, float start, float *out)
+{
+    for (int32_t left = rect->w.count; left > 0; left--) {
+        *out = poet_single_run(start, &rect->sum, x, w);
+        x += rect->cor->w.run_move;
+        out += rect->cor->w.period;
+    }
+}
+
+static void nine_row_up(const rectangle *rect, const float *x, const float *k, float start,
+                        float *out)
+{
+    nine_row(rect, x, k, start, out, 1, 1);
+}
+
+static void nine_row_up2(const rectangle *rect, const float *x, const float *k, float start,
+                         float *out)
+{
+    nine_row(rect, x, k, start, out, 2, 1);
+}
+
+static void nine_row_down(const rectangle *rect, const float *x, const float *k, float start,
+                          float *out)
+{
+    nine_row(rect, x, k, start, out, 1, -1);
+}
+
+typedef void row_function(const rectangle *rect, const float *x, const float *k, float start,
+                          float *out);
+
+static row_function *row_for(const rectangle *rect)
+{
+    const poet_sum *sum = &rect->sum;
+    const correlation *cor = rect->cor;
+    if ((sum->rows != 3) || (sum->taps != 3) || (sum->channels != 1) || (cor->w.period != 1)
+        || (sum->of[POET_W].tap != 1) || (sum->of[POET_W].row != 3)) {
+        return any_row;
+    }
+    if (sum->of[POET_X].tap == 1) {
+        return (cor->w.run_move == 1)   ? nine_row_up
+               : (cor->w.run_move == 2) ? nine_row_up2
+                                        : any_row;
+    }
+    return ((sum->of[POET_X].tap == -1) && (cor->w.run_move == 1)) ? nine_row_down : any_row;
+}
+
+/* One rectangle of a group of one channel in and one out. */
+static void run_single(const rectangle *rect, const group_data *group)
+{
+    const correlation *cor = rect->cor;
+    row_function *row = row_for(rect);
+    const float *x = group->x + rect->h.source * cor->x_row + rect->w.source;
+    float *out = group->out + rect->h.first * cor->out_row + rect->w.first;
+    for (int32_t n = 0; n < cor->samples; n++) {
+        for (int32_t i = 0; i < rect->h.count; i++) {
+            row(rect, x + i * cor->h.run_move * cor->x_row, group->w, start_of(group, 0),
+                out + i * cor->h.period * cor->out_row);
+        }
+        x += cor->groups * cor->x_plane;
+        out += cor->groups * cor->out_plane;
+    }
+}
+
 /* One rectangle of one group. */
 static void run_rectangle(const rectangle *rect, const group_data *group,
                           const block_set *blocks)
@@ -271,24 +369,154 @@ static void run_rectangle(const rectangle *rect, const group_data *group,
     }
 }
 
-static void correlate(const correlation *cor, const group_data *first, const block_set *three,
-                      const block_set *some)
+/* ---- whole rows under three taps ---- */
+
+/* outs (1 or 4) channels of four neighbouring positions; offsets are those of the first. */
+typedef void edge_function(const rectangle *rect, const group_data *data, int32_t x, int32_t out);
+
+POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32_t x, int32_t out,
+                            poet_edge_kind kind)
 {
+    const int32_t step = rect->cor->w_out;
+    const int32_t plane = rect->cor->out_plane;
+    const poet_rows w = {data->w, data->w + step, data->w + 2 * step, data->w + 3 * step};
+    poet_block acc;
+    acc.r0 = poet_quad_of(start_of(data, 0));
+    acc.r1 = (kind.rows == 4) ? poet_quad_of(start_of(data, 1)) : acc.r0;
+    acc.r2 = (kind.rows == 4) ? poet_quad_of(start_of(data, 2)) : acc.r0;
+    acc.r3 = (kind.rows == 4) ? poet_quad_of(start_of(data, 3)) : acc.r0;
+    poet_edge_run(&acc, &rect->sum, data->x + x, w, kind);
+    float *to = data->out + out;
+    poet_quad_store_adjacent(acc.r0, to);
+    if (kind.rows == 4) {
+        poet_quad_store_adjacent(acc.r1, to + plane);
+        poet_quad_store_adjacent(acc.r2, to + 2 * plane);
+        poet_quad_store_adjacent(acc.r3, to + 3 * plane);
+    }
+}
+
+#define EDGE_FUNCTION(name, outs, step, left, right)                                            \
+    static void name(const rectangle *rect, const group_data *data, int32_t x, int32_t out)     \
+    {                                                                                           \
+        const poet_edge_kind kind = {(outs), (step), (left), (right)};                          \
+        edge_block(rect, data, x, out, kind);                                                   \
+    }
+/* name[2 * left + right] */
+#define EDGE_SET(name, outs, step)                                                              \
+    EDGE_FUNCTION(name##_inner, (outs), (step), 0, 0)                                           \
+    EDGE_FUNCTION(name##_right, (outs), (step), 0, 1)                                           \
+    EDGE_FUNCTION(name##_left, (outs), (step), 1, 0)                                            \
+    EDGE_FUNCTION(name##_both, (outs), (step), 1, 1)                                            \
+    static edge_function *const name[4] = {name##_inner, name##_right, name##_left, name##_both};
+
+EDGE_SET(edge_up, 4, 1)
+EDGE_SET(edge_up_thin, 1, 1)
+EDGE_SET(edge_down, 4, -1)
+EDGE_SET(edge_down_thin, 1, -1)
+
+/* Everything that differs between forward and back in the choice of blocks. */
+typedef struct {
+    const block_set *three, *some;
+    edge_function *const *edge, *const *edge_thin;
+} direction;
+
+/* Three neighbouring taps, at most one of them missing at either end of a row. */
+static int rows_fit(const correlation *cor)
+{
+    const poet_axis *w = &cor->w;
+    const int32_t leftmost = (w->back != 0) ? w->pad - 2 : -w->pad;
+    const int32_t rightmost = w->targets + 1 + leftmost;
+    if ((cor->outs == 1) && (cor->channels == 1)) {
+        return 0;
+    }
+    return (w->kernel == 3) && (w->stride == 1) && (w->dilation == 1) && (w->targets >= 4)
+           && (leftmost >= -1) && (leftmost <= 0) && (rightmost <= w->sources)
+           && (w->sources >= 2);
+}
+
+/* All channels of four positions from column on. */
+static void run_four(const rectangle *rect, const group_data *group, int32_t x, int32_t out,
+                     int edge, const direction *way)
+{
+    group_data data = *group;
+    int32_t left = rect->cor->outs;
+    for (; left >= 4; left -= 4) {
+        way->edge[edge](rect, &data, x, out);
+        data.out += 4 * rect->cor->out_plane;
+        data.w += 4 * rect->cor->w_out;
+        data.bias = (data.bias != 0) ? data.bias + 4 : data.bias;
+    }
+    for (; left > 0; left--) {
+        way->edge_thin[edge](rect, &data, x, out);
+        data.out += rect->cor->out_plane;
+        data.w += rect->cor->w_out;
+        data.bias = (data.bias != 0) ? data.bias + 1 : data.bias;
+    }
+}
+
+/* The whole rows of a run of rows. The last block of a row may overlap the one before it: what
+ * it computes again comes out the same. */
+static void run_rows(const rectangle *rect, const group_data *group, const direction *way)
+{
+    const correlation *cor = rect->cor;
+    const int32_t first = (cor->w.back != 0) ? cor->w.pad : -cor->w.pad; /* source of tap 0 */
+    const int32_t leftmost = (cor->w.back != 0) ? first - 2 : first;
+    const int32_t end = cor->w.targets - 4;
+    const int lacks_left = (leftmost < 0);
+    const int lacks_right = (leftmost + cor->w.targets + 1 >= cor->w.sources);
+    group_data data = *group;
+    for (int32_t n = 0; n < cor->samples; n++) {
+        for (int32_t i = 0; i < rect->h.count; i++) {
+            const int32_t x = (rect->h.source + i * cor->h.run_move) * cor->x_row + first;
+            const int32_t out = (rect->h.first + i * cor->h.period) * cor->out_row;
+            for (int32_t column = 0; column <= end;) {
+                const int edge = ((column == 0) ? 2 * lacks_left : 0)
+                                 + ((column == end) ? lacks_right : 0);
+                run_four(rect, &data, x + column, out + column, edge, way);
+                column = ((column < end) && (column + 4 > end)) ? end : column + 4;
+            }
+        }
+        data.x += cor->groups * cor->channels * cor->x_plane;
+        data.out += cor->groups * cor->outs * cor->out_plane;
+    }
+}
+
+/* One run of rows by one run of columns, or by whole rows when columns is NULL. */
+static void run_groups(const correlation *cor, const group_data *first, const direction *way,
+                       const poet_axis_run *rows, const poet_axis_run *columns)
+{
+    const poet_axis_run whole = {.tap = 0, .taps = 3};
+    const poet_axis_run *across = (columns != 0) ? columns : &whole;
+    const rectangle rect = rectangle_of(cor, *rows, *across);
+    const block_set *blocks = blocks_for(&rect, way->three, way->some);
+    group_data group = *first;
+    group.w += rows->tap * cor->w_row + across->tap;
+    for (int32_t g = 0; g < cor->groups; g++) {
+        if (columns == 0) {
+            run_rows(&rect, &group, way);
+        } else if ((cor->outs == 1) && (cor->channels == 1)) {
+            run_single(&rect, &group);
+        } else {
+            run_rectangle(&rect, &group, blocks);
+        }
+        group.x += cor->channels * cor->x_plane;
+        group.w += cor->w_group;
+        group.out += cor->outs * cor->out_plane;
+        group.bias = (group.bias != 0) ? group.bias + cor->outs : group.bias;
+    }
+}
+
+static void correlate(const correlation *cor, const group_data *first, const direction *way)
+{
+    const int whole_rows = rows_fit(cor);
     for (int32_t h = 0; h < cor->h.targets;) {
         const poet_axis_run rows = poet_axis_run_at(&cor->h, h);
-        for (int32_t w = 0; w < cor->w.targets;) {
+        if (whole_rows && (rows.taps > 0)) {
+            run_groups(cor, first, way, &rows, 0);
+        }
+        for (int32_t w = 0; (w < cor->w.targets) && !(whole_rows && (rows.taps > 0));) {
             const poet_axis_run columns = poet_axis_run_at(&cor->w, w);
-            rectangle rect = rectangle_of(cor, rows, columns);
-            group_data group = *first;
-            group.w += rows.tap * cor->w_row + columns.tap;
-            const block_set *blocks = blocks_for(&rect, three, some);
-            for (int32_t g = 0; g < cor->groups; g++) {
-                run_rectangle(&rect, &group, blocks);
-                group.x += cor->channels * cor->x_plane;
-                group.w += cor->w_group;
-                group.out += cor->outs * cor->out_plane;
-                group.bias = (group.bias != 0) ? group.bias + cor->outs : group.bias;
-            }
+            run_groups(cor, first, way, &rows, &columns);
             w = poet_axis_next(&cor->w, &columns);
         }
         h = poet_axis_next(&cor->h, &rows);

@@ -12,30 +12,44 @@ typedef struct {
     int32_t first, row_skip;       /* argmax of the first tap, its step from row to row */
 } window;
 
-/* The counts are arguments so that a call with constants is unrolled. The first tap is at *x. */
-static inline __attribute__((always_inline)) uint8_t
-pool_window(const window *win, const float *x, float *best, int32_t rows, int32_t columns,
-            int32_t column_step)
+typedef struct {
+    float value;
+    int32_t tap;
+} best;
+
+/* The negated comparison is true for a larger number and for any NaN; a NaN that has won stays. */
+static inline void challenge(best *holder, float value, int32_t tap)
 {
-    float value = *x;
-    int32_t winner = win->first;
+    if (!(value <= holder->value) && (holder->value == holder->value)) {
+        holder->value = value;
+        holder->tap = tap;
+    }
+}
+
+static inline best pool_square2(const window *win, const float *x)
+{
+    const float *below = x + win->row_step;
+    best holder = {x[0], win->first};
+    challenge(&holder, x[1], win->first + 1);
+    challenge(&holder, below[0], win->first + win->row_skip);
+    challenge(&holder, below[1], win->first + win->row_skip + 1);
+    return holder;
+}
+
+static inline best pool_window(const window *win, const float *x)
+{
+    best holder = {*x, win->first};
     int32_t row_tap = win->first;
-    for (int32_t i = 0; (i < rows) && (value == value); i++) { /* a NaN has won: nothing beats it */
-        for (int32_t j = 0; j < columns; j++) {
-            const float v = x[j * column_step];
-            if (!(v <= value)) {
-                value = v;
-                winner = row_tap + j;
-                if (v != v) {
-                    break;
-                }
-            }
+    for (int32_t rows = win->rows; rows > 0; rows--) {
+        const float *from = x;
+        for (int32_t j = 0; j < win->columns; j++) {
+            challenge(&holder, *from, row_tap + j);
+            from += win->column_step;
         }
         x += win->row_step;
         row_tap += win->row_skip;
     }
-    *best = value;
-    return (uint8_t)winner;
+    return holder;
 }
 
 typedef struct {
@@ -58,18 +72,18 @@ static void pool_rectangle(const poet_maxpool2d_shape *s, const poet_axis_run *r
     for (int32_t i = 0; i < rows->count; i++) {
         const float *x = p->x + (rows->source + i * s->stride_h) * s->w + columns->source;
         const int32_t at = (rows->first + i) * s->ow + columns->first;
-        for (int32_t j = 0; j < columns->count; j++) {
-            uint8_t winner = 0;
+        float *y = p->y + at;
+        uint8_t *argmax = (p->argmax != 0) ? p->argmax + at : 0;
+        for (int32_t left = columns->count; left > 0; left--) {
+            best found = {-__builtin_inff(), 0};
             if (square2) {
-                winner = pool_window(&win, x, &p->y[at + j], 2, 2, 1);
+                found = pool_square2(&win, x);
             } else if ((win.rows > 0) && (win.columns > 0)) {
-                winner = pool_window(&win, x, &p->y[at + j], win.rows, win.columns,
-                                     win.column_step);
-            } else {
-                p->y[at + j] = -__builtin_inff();
+                found = pool_window(&win, x);
             }
-            if (p->argmax != 0) {
-                p->argmax[at + j] = winner;
+            *y++ = found.value;
+            if (argmax != 0) {
+                *argmax++ = (uint8_t)found.tap;
             }
             x += s->stride_w;
         }
@@ -101,33 +115,50 @@ void poet_maxpool2d_fwd_f32(const poet_maxpool2d_shape *shape, const float *x, f
     }
 }
 
+/* By fours: the C library's memset may go byte by byte. */
+static void fill_zero(float *to, int32_t left)
+{
+    for (; left >= 4; left -= 4) {
+        to[0] = 0.0F;
+        to[1] = 0.0F;
+        to[2] = 0.0F;
+        to[3] = 0.0F;
+        to += 4;
+    }
+    for (; left > 0; left--) {
+        *to++ = 0.0F;
+    }
+}
+
 void poet_maxpool2d_bwd_f32(const poet_maxpool2d_shape *shape, const float *dy,
                             const uint8_t *argmax, float *dx)
 {
-    const poet_maxpool2d_shape *s = shape;
+    const poet_maxpool2d_shape s = *shape; /* a copy: writing dx cannot change it */
     /* winner / kw by multiplication, exact for winner and kw up to 255: M0+ cannot divide. */
-    const uint32_t reciprocal = 65536U / (uint32_t)s->kw + 1U;
-    for (int32_t left = s->planes * s->h * s->w; left > 0; left--) {
-        dx[left - 1] = 0.0F;
-    }
-    for (int32_t p = s->planes; p > 0; p--) {
-        for (int32_t oh = 0; oh < s->oh; oh++) {
-            const int32_t top = oh * s->stride_h - s->pad_top;
-            int32_t left = -s->pad_left;
-            for (int32_t ow = s->ow; ow > 0; ow--) {
+    const uint32_t reciprocal = 65536U / (uint32_t)s.kw + 1U;
+    const int32_t row_tap = s.dilation_h * s.w; /* dx step of one kh */
+    for (int32_t p = s.planes; p > 0; p--) {
+        fill_zero(dx, s.h * s.w);
+        for (int32_t oh = 0; oh < s.oh; oh++) {
+            const int32_t top = oh * s.stride_h - s.pad_top;
+            int32_t left = -s.pad_left;
+            float *corner = dx + top * s.w + left;
+            for (int32_t ow = s.ow; ow > 0; ow--) {
                 const int32_t winner = *argmax++;
                 const int32_t kh = (int32_t)(((uint32_t)winner * reciprocal) >> 16);
-                const int32_t ih = top + kh * s->dilation_h;
-                const int32_t iw = left + (winner - kh * s->kw) * s->dilation_w;
+                const int32_t kw = winner - kh * s.kw;
+                const uint32_t ih = (uint32_t)(top + kh * s.dilation_h);
+                const uint32_t iw = (uint32_t)(left + kw * s.dilation_w);
                 /* a window all in padding has no winner: its gradient goes nowhere */
-                if (((uint32_t)ih < (uint32_t)s->h) && ((uint32_t)iw < (uint32_t)s->w)) {
-                    float *to = dx + ih * s->w + iw;
+                if ((ih < (uint32_t)s.h) && (iw < (uint32_t)s.w)) {
+                    float *to = corner + kh * row_tap + kw * s.dilation_w;
                     *to = *to + *dy;
                 }
                 dy++;
-                left += s->stride_w;
+                left += s.stride_w;
+                corner += s.stride_w;
             }
         }
-        dx += s->h * s->w;
+        dx += s.h * s.w;
     }
 }

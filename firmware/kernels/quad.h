@@ -79,10 +79,26 @@ POET_INLINE poet_quad poet_lanes_load(const poet_lanes *lanes, int32_t at, int a
 #endif
 }
 
+/* Like poet_lanes_load of adjacent lanes, but lane skip (0 or 3; -1: none) is not read: there the
+ * vector repeats its neighbour. (Predicated loads with a constant mask, as gcc 12 makes them, do
+ * not give the right lanes under QEMU 7.2.) */
+POET_INLINE poet_quad poet_quad_load_except(const float *p, int skip)
+{
+#if POET_QUAD_IS_VECTOR
+    const uint32_t bytes[4] = {(skip == 0) ? 4U : 0U, 4U, 8U, (skip == 3) ? 8U : 12U};
+    return (skip < 0) ? vld1q_f32(p) : vldrwq_gather_offset_f32(p, vld1q_u32(bytes));
+#else
+    return (poet_quad){(skip == 0) ? 0.0F : p[0], p[1], p[2], (skip == 3) ? 0.0F : p[3]};
+#endif
+}
+
 /* Four numbers at base, base + step, ... */
 POET_INLINE poet_quad poet_quad_read(const float *base, int32_t step)
 {
 #if POET_QUAD_IS_VECTOR
+    if (step == 1) {
+        return vld1q_f32(base);
+    }
     return vldrwq_gather_offset_f32(base, vmulq_n_u32(vidupq_n_u32(0, 4), (uint32_t)step));
 #else
     return (poet_quad){base[0], base[step], base[2 * step], base[3 * step]};
@@ -95,6 +111,15 @@ POET_INLINE poet_quad poet_quad_of(float value)
     return vdupq_n_f32(value);
 #else
     return (poet_quad){value, value, value, value};
+#endif
+}
+
+POET_INLINE float poet_quad_first(poet_quad v)
+{
+#if POET_QUAD_IS_VECTOR
+    return vgetq_lane_f32(v, 0);
+#else
+    return v.a;
 #endif
 }
 
@@ -111,6 +136,32 @@ POET_INLINE poet_quad poet_quad_fma(poet_quad v, float factor, poet_quad sum)
     sum.c = POET_FMA(v.c, factor, sum.c);
     sum.d = POET_FMA(v.d, factor, sum.d);
     return sum;
+#endif
+}
+
+/* The same, but the chain of lane skip (0 or 3; -1: none) stays as it is. */
+POET_INLINE poet_quad poet_quad_fma_except(poet_quad v, float factor, poet_quad sum, int skip)
+{
+#if POET_QUAD_IS_VECTOR
+    const poet_quad all = poet_quad_fma(v, factor, sum);
+    return (skip == 0)   ? vsetq_lane_f32(vgetq_lane_f32(sum, 0), all, 0)
+           : (skip == 3) ? vsetq_lane_f32(vgetq_lane_f32(sum, 3), all, 3)
+                         : all;
+#else
+    const poet_quad all = poet_quad_fma(v, factor, sum);
+    return (poet_quad){(skip == 0) ? sum.a : all.a, all.b, all.c, (skip == 3) ? sum.d : all.d};
+#endif
+}
+
+POET_INLINE void poet_quad_store_adjacent(poet_quad v, float *p)
+{
+#if POET_QUAD_IS_VECTOR
+    vst1q_f32(p, v);
+#else
+    p[0] = v.a;
+    p[1] = v.b;
+    p[2] = v.c;
+    p[3] = v.d;
 #endif
 }
 

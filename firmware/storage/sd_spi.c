@@ -46,6 +46,10 @@ static poet_status go_idle(const poet_spi_bus *bus)
     const uint32_t start = bus->micros(bus->context);
     for (;;) {
         const uint32_t now = bus->micros(bus->context);
+        /* 96 clocks with the card deselected, 74 are asked for (6.4.1); before each try, because
+         * they count from when the card has power. */
+        bus->select(bus->context, false);
+        bus->transfer(bus->context, NULL, NULL, 12u);
         const poet_status status = expect(bus, SD_GO_IDLE, 0u, SD_R1_IDLE);
         poet_sd_release(bus);
         if (status == POET_OK) {
@@ -133,7 +137,10 @@ static poet_status read_capacity(const poet_sd_spi_state *card, uint32_t *blocks
     const poet_spi_bus *bus = card->config->bus;
     uint8_t csd[16];
     POET_TRY(expect(bus, SD_SEND_CSD, 0u, 0u));
-    POET_TRY(poet_sd_receive(bus, csd, sizeof csd, sizeof csd));
+    const poet_status received = poet_sd_receive(bus, csd, sizeof csd, sizeof csd);
+    if (received != POET_OK) {
+        return received == POET_E_TIMEOUT ? POET_E_CARD_READ : received;
+    }
     const uint32_t structure = (uint32_t)csd[0] >> 6;
     if (structure > 1u) {
         return POET_E_CARD_TYPE; /* SDUC and what comes after it */
@@ -159,11 +166,10 @@ static poet_status read_capacity(const poet_sd_spi_state *card, uint32_t *blocks
     return POET_OK;
 }
 
+/* Everything after CMD0. POET_E_TIMEOUT: the card never got ready. */
 static poet_status bring_up(poet_sd_spi_state *card, uint32_t *blocks)
 {
     const poet_spi_bus *bus = card->config->bus;
-    poet_status status = POET_OK;
-    POET_TRY(go_idle(bus));
     POET_TRY(find_version(card));
     poet_sd_release(bus);
     POET_TRY(expect(bus, SD_CRC_ON, 1u, SD_R1_IDLE));
@@ -173,40 +179,31 @@ static poet_status bring_up(poet_sd_spi_state *card, uint32_t *blocks)
     poet_sd_release(bus);
     POET_TRY(expect(bus, SD_SET_BLOCKLEN, POET_BLOCK_BYTES, 0u));
     poet_sd_release(bus);
-    status = read_capacity(card, blocks);
-    poet_sd_release(bus);
-    return status;
-}
-
-/* Errors that a disturbance on the bus can cause, so that the same again may work. */
-static bool worth_repeating(poet_status status)
-{
-    return status == POET_E_CARD_CRC || status == POET_E_CARD_CMD || status == POET_E_CARD_READ ||
-           status == POET_E_NO_CARD || status == POET_E_TIMEOUT;
+    return read_capacity(card, blocks);
 }
 
 static poet_status sd_open(void *state)
 {
     poet_sd_spi_state *card = (poet_sd_spi_state *)state;
     const poet_spi_bus *bus = card->config->bus;
+    const uint32_t hz = card->config->clock_hz;
     poet_status status = POET_OK;
     card->block_count = 0u;
     for (uint32_t tries = 0u; tries <= POET_SD_RETRIES; tries++) {
         uint32_t blocks = 0u;
         (void)bus->set_clock(bus->context, SLOW_HZ);
-        bus->select(bus->context, false);
-        bus->transfer(bus->context, NULL, NULL, 12u); /* 96 clocks; 74 are asked for (6.4.1) */
+        POET_TRY(go_idle(bus));
         status = bring_up(card, &blocks);
         poet_sd_release(bus);
         if (status == POET_OK) {
-            const uint32_t hz = card->config->clock_hz;
             (void)bus->set_clock(bus->context, hz == 0u || hz > FAST_HZ ? FAST_HZ : hz);
             card->block_count = blocks;
             return POET_OK;
         }
-        /* These two come after waits of seconds: enough patience was shown. */
-        if (!worth_repeating(status) || status == POET_E_NO_CARD || status == POET_E_TIMEOUT) {
-            return status;
+        /* Even "wrong type" is asked again, since a single disturbed byte can say so. Waits that
+         * ended without result are not repeated: they were long. */
+        if (status == POET_E_TIMEOUT || status == POET_E_CARD_BUSY) {
+            break;
         }
         if (tries < POET_SD_RETRIES) {
             card->retries++;
@@ -305,15 +302,11 @@ static poet_status run(poet_sd_spi_state *card, const transfer *job)
         if (status == POET_OK) {
             return POET_OK;
         }
-        if (status != POET_E_CARD_BUSY) {
-            poet_sd_resynchronise(bus); /* also after the last try: the next command shall work */
+        if (status == POET_E_CARD_BUSY) {
+            break; /* its wait was long; anything else may have been a disturbance of the bus */
         }
-        if (!worth_repeating(status)) {
-            break;
-        }
-        if (tries < POET_SD_RETRIES) {
-            card->retries++;
-        }
+        poet_sd_resynchronise(bus); /* also after the last try: the next command shall work */
+        card->retries += tries < POET_SD_RETRIES ? 1u : 0u;
     }
     if (status == POET_E_NO_CARD || status == POET_E_TIMEOUT || status == POET_E_CARD_BUSY ||
         status == POET_E_CARD_CMD) {

@@ -10,6 +10,7 @@ from poet_mcu.codegen.views import Descriptor, Line, Place, StepView
 from poet_mcu.ir.graph import DType, Graph, Node
 from poet_mcu.ir.program import Call, Instruction, Opcode, Operand, OperandKind, Program
 
+COLUMNS = 100
 _CAST = {DType.F32: "F32", DType.I32: "I32", DType.U8: "U8"}
 _TRANSFER = {
     Opcode.PAGE_OUT: ("poet_page_out(run->pages, {page}u, AT({place}))", "page out"),
@@ -33,8 +34,9 @@ class CodeNames:
         key = (call.descriptor, call.fields)
         if key not in self.descriptors:
             name = self.names.unique(label, "shape")
-            text = ", ".join(f".{k} = {_number(v)}" for k, v in call.fields)
-            self.descriptors[key] = Descriptor(call.descriptor, name, text)
+            fields = [f".{k} = {_number(v)}" for k, v in call.fields]
+            text = wrapped(f"static const {call.descriptor} {name} = {{", fields, "};", indent=0)
+            self.descriptors[key] = Descriptor(name, text)
         return self.descriptors[key].name
 
     def constant(self, origin: str) -> str:
@@ -42,6 +44,23 @@ class CodeNames:
         if origin not in self.constants:
             self.constants[origin] = self.names.unique(origin, "initial")
         return self.constants[origin]
+
+
+def wrapped(head: str, items: list[str], tail: str, indent: int = 4) -> str:
+    """``head``, the items with commas, ``tail``, broken within 100 columns below the first item.
+
+    ``indent`` is how far the template indents the first line.
+    """
+    lines, line = [], head
+    hang = " " * min(len(head), 56)
+    for i, item in enumerate(items):
+        piece = item + (tail if i == len(items) - 1 else ", ")
+        if len(line) + len(piece.rstrip()) + indent > COLUMNS and line.strip() != head.strip():
+            lines.append(line.rstrip())
+            line = hang
+        line += piece
+    lines.append(line)
+    return ("\n" + " " * indent).join(lines)
 
 
 def _number(value: float) -> str:
@@ -98,8 +117,8 @@ class _Step:
         again = "again, " if call.node in self.computed else ""
         self.computed.add(call.node)
         comment = comment_text(f"{node.phase.value}: {again}{node.op} {label}")
-        body = f"{call.function}({', '.join(arguments)})"
-        return Line(comment, f"POET_KERNEL(run, {index}u, {body});")
+        head = f"POET_KERNEL(run, {index}u, {call.function}("
+        return Line(comment, wrapped(head, arguments, "));"))
 
     def line(self, instruction: Instruction, index: int) -> Line:
         """Any instruction."""

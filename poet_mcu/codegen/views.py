@@ -18,11 +18,10 @@ class Banner:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """``static const type name = {initializer};`` used by one or more calls."""
+    """The shape of one or more calls; ``text`` is its whole definition."""
 
-    type: str
     name: str
-    initializer: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class Tensor:
 
     def changed(self, array: Array, how: str) -> Tensor:
         """The same sources with other elements; ``how`` completes 'got it ...'."""
-        return Tensor(np.asarray(array), self.sources, how)
+        change = f"{self.change} and {how}" if self.change else how
+        return Tensor(np.asarray(array), self.sources, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Context:
     weights: dict[str, Value | None] = field(default_factory=dict)
     identity_copies: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    _constants: dict[tuple[str, tuple[int, ...], str], Value] = field(default_factory=dict)
+    _constants: dict[tuple[str, tuple[int, ...]], Value] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
         """What ``name`` stands for; SkipNode when its producer was refused."""
@@ -165,13 +166,16 @@ class Context:
         return [source for source in tensor.sources if self.trainable(source)]
 
     def _constant(self, name: str, tensor: Tensor, array: Array) -> Value:
-        origin = name if tensor.change or not tensor.sources else tensor.sources[0]
-        key = (origin, array.shape, tensor.change)
-        if key not in self._constants:
-            self._constants[key] = self.builder.value(
-                origin, TensorType(array.shape), Role.CONSTANT, origin, array
-            )
-        return self._constants[key]
+        # Only tensors as stored are shared: two changes of one tensor are two tensors.
+        shared = bool(tensor.sources) and not tensor.change
+        origin = tensor.sources[0] if shared else name
+        found = self._constants.get((origin, array.shape)) if shared else None
+        if found is None:
+            kind = TensorType(array.shape)
+            found = self.builder.value(origin, kind, Role.CONSTANT, origin, array)
+        if shared:
+            self._constants[origin, array.shape] = found
+        return found
 
     def materialize(self, pending: Pending, bias: Value | None = None) -> Value:
         """Emit a waiting product, with the bias that was found or without."""
@@ -215,6 +219,11 @@ def check_float_tensor(name: str, array: Array) -> None:
         raise ModelError(
             f"expected float32 in tensor '{name}', got {array.dtype}; "
             "convert the model to float32 before export"
+        )
+    if not array.size:
+        raise ModelError(
+            f"expected elements in tensor '{name}', got shape {list(array.shape)}; "
+            "export the model again"
         )
     bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float32))))
     if bad:

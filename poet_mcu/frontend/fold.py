@@ -35,7 +35,7 @@ class _Call:
 
     def ints(self, index: int) -> tuple[int, ...] | None:
         found = self.inputs[index] if index < len(self.inputs) else None
-        return None if found is None else tuple(int(i) for i in found.ravel())
+        return None if found is None else _as_ints(found)
 
     def attribute(self, name: str, default: Any) -> Any:
         return attribute(self.node, name, default)
@@ -68,7 +68,13 @@ def axes_of(
         return None if found is None else tuple(int(i) for i in found)
     if len(inputs) < 2 or inputs[1] is None:
         return None
-    return tuple(int(i) for i in inputs[1].ravel())
+    return _as_ints(inputs[1])
+
+
+def _as_ints(array: Array) -> tuple[int, ...]:
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{array.dtype} where integers are needed")
+    return tuple(int(i) for i in array.ravel())
 
 
 def _same(call: _Call) -> Array:
@@ -146,7 +152,7 @@ def _reduce_prod(call: _Call) -> Array:
 
 
 def _constant_of_shape(call: _Call) -> Array:
-    shape = tuple(int(i) for i in call.need(0).ravel())
+    shape = _as_ints(call.need(0))
     _limit(math.prod(shape))
     value = call.attribute("value", None)
     fill = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)

@@ -91,8 +91,8 @@ def lower_unsqueeze(ctx: Context, node: onnx.NodeProto) -> None:
 
 def _axes(ctx: Context, node: onnx.NodeProto) -> tuple[int, ...] | None:
     given = len(node.input) > 1 and bool(node.input[1])
-    arrays = [None, ctx.tensor(node.input[1], "axes").array] if given else [None]
-    return axes_of(node, arrays, ctx.opset)
+    axes = np.asarray(ctx.ints(node.input[1], "axes"), np.int64) if given else None
+    return axes_of(node, [None, axes], ctx.opset)
 
 
 def _axis(axis: int, rank: int, name: str) -> int:

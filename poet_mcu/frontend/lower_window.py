@@ -65,6 +65,13 @@ def lower_max_pool(ctx: Context, node: onnx.NodeProto) -> None:
             "export with explicit pads"
         )
     attrs: dict[str, Attr] = dict(_window(node, x.shape, kernel))
+    dilations = _pair(node, "dilations", (1, 1), 1)
+    if mode.startswith("SAME") and dilations != (1, 1):
+        # ONNX pads for the widened window, ONNX Runtime for the plain one.
+        raise ModelError(
+            f"expected dilations [1, 1] with auto_pad={mode}, got {list(dilations)}, "
+            "which runtimes read differently; export with explicit pads"
+        )
     attrs["kernel"] = kernel
     # SAME_* fixes the output size by itself: there is nothing left to round.
     attrs["ceil_mode"] = int(bool(ceil_mode) and mode == "NOTSET")

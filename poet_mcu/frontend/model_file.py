@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,16 +47,13 @@ def read_model(path: Path) -> ModelFile:
     """The model in ``path``; raises ModelError when it is not a whole, valid ONNX model."""
     data = _read_bytes(path)
     proto = _parse(path, data)
+    _check_text(path, proto)
+    opset = _check_versions(path, proto)
     digest = hashlib.sha256(data)
-    try:
-        opset = _check_versions(path, proto)
-        for blob in load_external(path, proto):
-            digest.update(blob)
-        proto = _inline(path, proto)
-        _run_checker(path, proto)
-        _check_names(path, proto)
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: expected names in UTF-8, got {error.object[:20]!r}") from error
+    for blob in load_external(path, proto):
+        digest.update(blob)
+    proto = _inline(path, proto)
+    _run_checker(path, proto)
     return ModelFile(path, proto, opset, digest.hexdigest())
 
 
@@ -156,21 +152,26 @@ def _run_checker(path: Path, proto: onnx.ModelProto) -> None:
         ) from error
 
 
-def _check_names(path: Path, proto: onnx.ModelProto) -> None:
-    """Touch every name once: protobuf decodes text late, and damaged text raises there."""
-    for name in _names(proto.graph):
-        if "\0" in name:
-            raise ModelError(f"{path}: {name!r}: expected a name without NUL; rename it")
+def _check_text(path: Path, message: Any) -> None:
+    """Look at every string once: damaged ones come out of protobuf as bytes, at first use."""
+    for field, value in message.ListFields():
+        if field.type not in (field.TYPE_MESSAGE, field.TYPE_STRING):
+            continue
+        single = isinstance(value, str | bytes) or hasattr(value, "ListFields")
+        for item in (value,) if single else value:
+            if field.type == field.TYPE_MESSAGE:
+                _check_text(path, item)
+            elif field.type == field.TYPE_STRING:
+                _check_string(path, field.name, item)
 
 
-def _names(graph: Any) -> Iterator[str]:
-    for node in graph.node:
-        yield node.name
-        yield from node.input
-        yield from node.output
-        yield from (attribute.name for attribute in node.attribute)
-    for info in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
-        yield info.name
+def _check_string(path: Path, field: str, text: str | bytes) -> None:
+    if isinstance(text, bytes):
+        raise ModelError(
+            f"{path}: {field}: expected text in UTF-8, got {text[:20]!r}; export the model again"
+        )
+    if "\0" in text and field != "doc_string":
+        raise ModelError(f"{path}: {field}: expected a name without NUL, got {text!r}; rename it")
 
 
 def first_line(error: Exception) -> str:

@@ -32,17 +32,11 @@ def verify_placement(
 ) -> None:
     """Return if the placement gives every live byte of the schedule a place of its own.
 
-    Args:
-        graph: a graph that ``verify_graph`` accepts.
-        schedule: a schedule that ``verify_schedule`` accepts.
-        sizes: padded bytes by root value id.
-        workspace: scratch bytes by node id; a missing node needs none.
-        placement: the placement to check.
-        capacity_bytes: the arena must not be larger; None for no limit.
-        region_blocks: pages must end at or before this block; None for no limit.
-        page_first_block: pages must not begin before this block.
-        page_alignment_blocks: pages must begin at a multiple of this, counted from block 0.
-        alignment_bytes: what the placement's alignment must be; None to take its word.
+    ``sizes`` are padded bytes by root value id, ``workspace`` scratch bytes by node id (a missing
+    node needs none). The arena must not exceed ``capacity_bytes``; pages must lie in blocks
+    [``page_first_block``, ``region_blocks``) and begin at multiples of ``page_alignment_blocks``,
+    counted from block 0; None is no limit. ``alignment_bytes`` is what the placement's alignment
+    must be, None takes its word. Graph and schedule must have passed their own verifiers.
 
     Raises:
         InternalError: one line per broken rule, with values, bytes and actions.

@@ -179,14 +179,7 @@ class Board:
 
     def write_tensor(self, name: str, array: npt.ArrayLike) -> None:
         """Send all elements in row-major order; numbers are converted, kinds are not."""
-        info = self.tensor(name)
-        data = self._bytes_of(info, array)
-        step = protocol.WRITE_BYTES
-        requests = [
-            Request(Message.WRITE, protocol.pack_u32(info.index, at) + data[at : at + step])
-            for at in range(0, len(data), step)
-        ]
-        self._link.exchange(requests)
+        self._write_all({name: array})
 
     def tensor_crc(self, name: str) -> int:
         """CRC-32 of the bytes on the board."""
@@ -282,8 +275,17 @@ class Board:
         return self._tensors
 
     def _write_all(self, inputs: Mapping[str, npt.ArrayLike] | None) -> None:
+        """All of them in one exchange, after all of them were checked."""
+        requests: list[Request] = []
+        step = protocol.WRITE_BYTES
         for name, array in (inputs or {}).items():
-            self.write_tensor(name, array)
+            info = self.tensor(name)
+            data = self._bytes_of(info, array)
+            requests += [
+                Request(Message.WRITE, protocol.pack_u32(info.index, at) + data[at : at + step])
+                for at in range(0, len(data), step)
+            ]
+        self._link.exchange(requests)
 
     def _bytes_of(self, info: TensorInfo, array: npt.ArrayLike) -> bytes:
         """The elements as the board keeps them; InputError on another count or kind."""

@@ -55,24 +55,15 @@ def run_qemu(
         InputError: the program or the card image does not exist.
         DeviceError: QEMU ended or showed no console.
     """
-    program = shutil.which(QEMU)
-    if program is None:
-        raise ToolMissing(
-            f"{QEMU}: expected it on the PATH, got nothing; "
-            "install it: sudo apt-get install qemu-system-arm"
-        )
+    command = [_find_qemu(), "-M", machine, "-display", "none", "-monitor", "none"]
     _must_exist(elf, "program", "build it first")
-    command = [program, "-M", machine, "-display", "none", "-monitor", "none"]
-    command += ["-kernel", str(elf)]
-    if cpu is not None:
-        command += ["-cpu", cpu]
-    if memory is not None:
-        command += ["-m", memory]
-    if icount:
-        command += ["-icount", "shift=0"]
+    command += ["-kernel", str(elf.resolve())]
+    for option, value in (("-cpu", cpu), ("-m", memory), ("-icount", "shift=0" if icount else "")):
+        command += [option, value] if value else []
     command += _card_options(card, semihosting=semihosting)
     port = _free_port() if serial == "socket" else 0
-    command += ["-serial", f"tcp:127.0.0.1:{port},server=on,wait=off" if port else "pty", *extra]
+    tcp = f"tcp:127.0.0.1:{port},server=on,wait=off,nodelay=on"
+    command += ["-serial", tcp if port else "pty", *extra]
     with _running(command, elf.name) as process:
         if port:
             process.wait_until_connectable(port)
@@ -93,9 +84,19 @@ def run_host(executable: Path, card: Path | None = None) -> Iterator[str]:
     command = [str(executable.resolve()), "--listen", "0"]
     if card is not None:
         _must_exist(card, "card image", "copy the card.img of the build")
-        command += ["--card", str(card)]
+        command += ["--card", str(card.resolve())]
     with _running(command, executable.name) as process:
         yield f"socket://127.0.0.1:{process.wait_for(_LISTENING)}"
+
+
+def _find_qemu() -> str:
+    program = shutil.which(QEMU)
+    if program is None:
+        raise ToolMissing(
+            f"{QEMU}: expected it on the PATH, got nothing; "
+            "install it: sudo apt-get install qemu-system-arm"
+        )
+    return program
 
 
 def _must_exist(path: Path, what: str, remedy: str) -> None:
@@ -108,7 +109,7 @@ def _card_options(card: Path | None, *, semihosting: bool) -> list[str]:
     path = ""
     if card is not None:
         _must_exist(card, "card image", "copy the card.img of the build")
-        path = str(card).replace(",", ",,")  # QEMU separates options by commas
+        path = str(card.resolve()).replace(",", ",,")  # QEMU separates options by commas
     if semihosting:
         argument = f",arg={path}" if path else ""
         options += ["-semihosting-config", f"enable=on,target=native{argument}"]
@@ -200,8 +201,14 @@ def _running(command: Sequence[str], name: str) -> Iterator[_Process]:
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     try:
         with log.open("wb") as output:
+            # In a folder of its own: with semihosting the firmware looks for "card.img" in the
+            # current one when it is given no card.
             return subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
             )
     except OSError as error:
         raise InputError(

@@ -6,8 +6,10 @@ time-out and nothing else. Up to ``window`` requests are under way at once.
 
 from __future__ import annotations
 
+import os
 import secrets
 import select
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,6 +79,10 @@ class Port:
         except OSError:  # io.UnsupportedOperation: rfc2217://, loop://, Windows
             self._fileno = None
             self._port.timeout = _POLL_S
+        if self._fileno is not None and url.startswith("socket://"):
+            # Else the second small frame waits for the acknowledgement of the first: 40 ms.
+            with socket.socket(fileno=os.dup(self._fileno)) as same:
+                same.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def read(self, timeout_s: float) -> bytes:
         """What has come, after at most ``timeout_s`` of waiting for the first byte."""

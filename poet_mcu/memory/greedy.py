@@ -8,7 +8,9 @@ import numpy as np
 
 from poet_mcu.memory.items import Instance, Ints
 
+#: rounds of repair, and items placed in all of them: keeps large sets to about a second
 _PROMOTIONS = 64
+_PROMOTED_ITEMS = 20_000
 
 
 def pack_greedy(instance: Instance, goal: int) -> Ints:
@@ -71,7 +73,7 @@ def _promote(instance: Instance, order: Ints, best: Ints, goal: int) -> Ints:
     """Place the item that ends highest earlier and try again, a fixed number of times."""
     best_height = instance.height_of(best)
     current, sequence = best, list(order)
-    for turn in range(_PROMOTIONS):
+    for turn in range(min(_PROMOTIONS, _PROMOTED_ITEMS // len(sequence))):
         ends = current + instance.heights
         top = int(ends.argmax())
         at = sequence.index(top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from poet_mcu.ir.graph import Graph
@@ -17,9 +17,9 @@ from poet_mcu.memory.search import PREFERENCES, Outcome, search
 from poet_mcu.units import round_down
 
 #: placements one call may try in all its searches
-NODE_BUDGET = 20_000
+NODE_BUDGET = 60_000
 #: table cells the searches of one call may touch: keeps large graphs to a few seconds
-_CELL_BUDGET = 400_000_000
+_CELL_BUDGET = 300_000_000
 _BISECTIONS = 6
 
 
@@ -34,15 +34,13 @@ def place(
     page_alignment_blocks: int = 1,
     node_budget: int = NODE_BUDGET,
 ) -> Placement:
-    """The lowest placement found; the same on every run.
+    """The lowest placement found, the same on every run; values with a home in RAM lie lowest.
 
-    Values with their home in RAM lie at the lowest offsets in id order. ``arena_bytes`` may
-    exceed ``capacity_bytes`` when no packing within it was found: the caller compares, and
-    shrinks its budget or reports. It is never below ``live_peak_bytes``.
+    ``arena_bytes`` exceeds ``capacity_bytes`` if no packing within was found: the caller compares.
 
     Args:
-        graph: a graph that ``verify_graph`` accepts.
-        schedule: a schedule that ``verify_schedule`` accepts.
+        graph: what ``verify_graph`` accepts.
+        schedule: what ``verify_schedule`` accepts.
         sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
         workspace: scratch bytes by node id, rounded up to the alignment here.
         alignment_bytes: of every offset and size.
@@ -58,21 +56,31 @@ def place(
     items, owner = _items(lives)
     room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
     packing = pack(items, room, node_budget)
-    slots: list[Slot] = []
+    return Placement(
+        slots=tuple(_slots(lives, packing, owner)),
+        scratch=tuple(_scratch(lives, packing)),
+        pages=place_pages(schedule, sizes, page_first_block, page_alignment_blocks),
+        arena_bytes=lives.home_bytes + packing.height,
+        alignment_bytes=alignment_bytes,
+    )
+
+
+def _slots(lives: Lifetimes, packing: Packing, owner: Sequence[int]) -> Iterator[Slot]:
+    """Home values from 0 on, then every residency above them in order of time."""
     base = 0
     for value, nbytes in lives.home:
-        slots.append(Slot(value, base, nbytes, 0, lives.actions))
+        yield Slot(value, base, nbytes, 0, lives.actions)
         base += nbytes
     for index, stay in enumerate(lives.residencies):
         offset = base + packing.offsets[owner[index]]
-        slots.append(Slot(stay.value, offset, stay.nbytes, stay.first, stay.last))
-    first_scratch = len(items) - len(lives.scratch)
-    scratch = tuple(
-        Scratch(action, base + packing.offsets[first_scratch + number], nbytes)
-        for number, (action, nbytes) in enumerate(lives.scratch)
-    )
-    pages = place_pages(schedule, sizes, page_first_block, page_alignment_blocks)
-    return Placement(tuple(slots), scratch, pages, base + packing.height, alignment_bytes)
+        yield Slot(stay.value, offset, stay.nbytes, stay.first, stay.last)
+
+
+def _scratch(lives: Lifetimes, packing: Packing) -> Iterator[Scratch]:
+    """Scratch areas; their items are the last ones."""
+    first = len(packing.offsets) - len(lives.scratch)
+    for number, (action, nbytes) in enumerate(lives.scratch):
+        yield Scratch(action, lives.home_bytes + packing.offsets[first + number], nbytes)
 
 
 def arena_to_peak_ratio(placement: Placement, live_peak: int) -> float:
@@ -126,6 +134,8 @@ def pack(items: Sequence[Item], capacity: int | None, node_budget: int = NODE_BU
         return Packing((), 0, 0, optimal=True, nodes=0)
     instance = Instance(items)
     tries = _Tries(instance, node_budget)
+    if capacity is not None and tries.height <= capacity:
+        tries.left //= 4  # it fits: a lower arena is welcome, but not worth as much time
     tries.goal(instance.peak, share=2)
     if capacity is not None and instance.peak <= capacity < tries.height:
         tries.goal(round_down(capacity, instance.unit), share=2)
@@ -155,8 +165,10 @@ class _Tries:
         """Search for a packing of ``height`` with 1/``share`` of the nodes that are left."""
         if self.height <= height or self.left <= 0:
             return
-        nodes = max(self.left // (share * len(PREFERENCES)), 1)
+        fair = self.left // (share * len(PREFERENCES))
+        dive = 2 * len(self.instance.items)  # fewer nodes cannot reach the last item
         for preference in range(len(PREFERENCES)):
+            nodes = min(self.left, max(fair, dive))
             result = search(self.instance, height, nodes, preference)
             self.nodes += result.nodes
             self.left -= result.nodes

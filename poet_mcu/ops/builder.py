@@ -73,13 +73,13 @@ class GraphBuilder:
     def emit(
         self, op: str, inputs: Sequence[Value], attrs: Attrs, name: str, origin: str = ""
     ) -> tuple[Value, ...]:
-        """Append a node; its outputs. The first output gets ``name``, the others a suffix."""
+        """Append a node; its outputs, named ``name`` and the operator's suffixes."""
         operator = OPERATORS[op]
         types = operator.infer([value.type for value in inputs], attrs)
         role = _ROLE_OF_PHASE[self.phase]
         outputs = tuple(
-            self.value(name if i == 0 else f"{name}_{i}", kind, role)
-            for i, kind in enumerate(types)
+            self.value(name + suffix, kind, role)
+            for suffix, kind in zip(operator.suffixes, types, strict=False)
         )
         self.nodes.append(
             Node(

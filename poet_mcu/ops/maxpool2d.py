@@ -54,6 +54,7 @@ class MaxPool2d(Operator):
     """y and, unless ``with_argmax`` is 0, argmax = kh * KW + kw of each window's first maximum."""
 
     name = "maxpool2d"
+    suffixes = ("", "_argmax")
 
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         shape = inputs[0].shape

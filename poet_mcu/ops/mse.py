@@ -17,6 +17,7 @@ class Mse(Operator):
     name = "mse"
     recomputable = False  # its loss is an output of the step
     in_place = ((1, 0),)
+    suffixes = ("", "_gradient")
 
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         y, t = inputs

@@ -94,6 +94,8 @@ class Operator(ABC):
     in_place: tuple[tuple[int, int], ...] = ()
     #: indices of inputs that the node overwrites (updates)
     mutates: tuple[int, ...] = ()
+    #: what is put behind a node's name to name its outputs
+    suffixes: tuple[str, ...] = ("",)
 
     @abstractmethod
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:

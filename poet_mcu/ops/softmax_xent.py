@@ -20,6 +20,7 @@ class SoftmaxXent(Operator):
     name = "softmax_xent"
     recomputable = False  # its loss is an output of the step
     in_place = ((1, 0),)
+    suffixes = ("", "_gradient")
 
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         z, labels = inputs

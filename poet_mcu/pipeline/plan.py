@@ -14,23 +14,23 @@ from poet_mcu.pipeline.stepplan import (
     Budget,
     NoPlan,
     StepPlan,
+    StepSettings,
     budget_of,
+    least_ram,
     plan_step,
     solve_options,
 )
 from poet_mcu.schedule import (
     Metrics,
-    MinimumMemory,
     Problem,
     Solution,
     SolveOptions,
     largest_working_set,
-    minimum_memory,
     shortest_deadline,
     simulate,
     solve,
 )
-from poet_mcu.schedule.pricing import home_bytes, make_problem, padded_sizes
+from poet_mcu.schedule.pricing import make_problem
 from poet_mcu.units import format_bytes
 
 Progress = Callable[[str], None]
@@ -104,15 +104,20 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     try:
         progress("planning the training step")
         train = plan_step(
-            prepared.train, board, options, budget,
-            name="train", strategy=options.strategy, deadline_s=options.deadline_s,
-        )  # fmt: skip
+            prepared.train,
+            board,
+            options,
+            budget,
+            StepSettings("train", options.strategy, options.deadline_s),
+        )
         progress("planning the evaluation")
         evaluation = plan_step(
-            prepared.evaluation, board, replace(options, remat=False, paging=True), budget,
-            name="eval", strategy="optimal", first_page=len(train.program.pages),
-            first_block=train.region_blocks,
-        )  # fmt: skip
+            prepared.evaluation,
+            board,
+            replace(options, remat=False, paging=True),
+            budget,
+            StepSettings("eval", "optimal", None, len(train.program.pages), train.region_blocks),
+        )
     except NoPlan as error:
         raise _explain(prepared, budget, error, progress) from error
     progress("planning the baselines")
@@ -184,7 +189,6 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
     status = solution.status.value if solution else "feasible"
     full = make_problem(prepared.train, prepared.board, budget.arena_bytes, options.deadline_s)
     others = baselines(prepared, full, fixed_bytes)
-    smallest = minimum_memory(problem, solve_options(options))
     bytes_out = sum(t.nbytes for t in problem.tensors if t.at_start)
     facts = _entry(prepared, problem, fixed_bytes, status, train.metrics, solution)
     facts |= {
@@ -198,7 +202,7 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "arena_peak_bytes": train.arena_peak_bytes,
         "peak_at": train.metrics.peak_name,
         "keep_all_peak_bytes": others["keep_all"]["peak_bytes"],
-        "minimum_peak_bytes": _with_fixed(smallest, fixed_bytes),
+        **_limits(prepared, budget, options),
         "train_arena_bytes": train.placement.arena_bytes,
         "fragmentation": train.placement.arena_bytes / max(1, train.arena_peak_bytes),
         "baselines": others,
@@ -206,51 +210,61 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
     return facts
 
 
-def _with_fixed(smallest: MinimumMemory, fixed_bytes: int) -> int | None:
-    return None if smallest.bytes is None else smallest.bytes + fixed_bytes
-
-
 def _explain(
     prepared: Prepared, budget: Budget, error: NoPlan, progress: Progress
 ) -> PlanInfeasible:
     """The message with the smallest RAM, the operator that sets it, the shortest deadline."""
-    options, problem = prepared.options, error.problem
-    graph = prepared.train
-    sizes = padded_sizes(graph, prepared.board.arena.alignment_bytes)
-    fixed = budget.runtime_bytes + home_bytes(graph, sizes)
-    who = f"{options.model.name} on {prepared.board.name}"
+    options = prepared.options
+    who = f"{options.model.name} on {prepared.board.name}: schedule: expected a plan"
     facts: dict[str, Any] = {
         "status": "infeasible" if str(error) == "infeasible" else "unknown",
         "ram_bytes": prepared.ram_bytes,
         "deadline_s": options.deadline_s,
     }
     if facts["status"] == "unknown":
-        return PlanInfeasible(
-            f"{who}: schedule: expected a plan within {options.time_limit_s:g} s, got none and no "
-            f"proof ({error}); raise --time-limit or --ram",
-            facts,
-        )
+        text = f"{who} within {options.time_limit_s:g} s of solving, got none and no proof"
+        return PlanInfeasible(f"{text} ({error}); raise --time-limit or --ram", facts)
     progress("looking for the smallest budget that works")
-    smallest = minimum_memory(problem, solve_options(options))
-    needed = _with_fixed(smallest, fixed)
-    working_set, op_name = largest_working_set(problem)
-    facts |= {"minimum_peak_bytes": needed, "largest_working_set_bytes": working_set + fixed}
-    facts["largest_operator"] = op_name
+    facts |= _limits(prepared, budget, options)
+    needed = facts["minimum_peak_bytes"]
     switched = [w for w, on in (("paging", options.paging), ("recompute", options.remat)) if not on]
     without = f" without {' and '.join(switched)}" if switched else ""
-    text = f"{who}: schedule: expected a plan{without} within {prepared.ram_bytes} bytes"
+    text = f"{who}{without} within {prepared.ram_bytes} bytes"
+    if options.strategy != "optimal":
+        text += f" by strategy {options.strategy}, got none; choose --strategy optimal, or"
     if needed is not None and needed <= prepared.ram_bytes and options.deadline_s is not None:
-        fastest = shortest_deadline(problem, solve_options(options))
-        facts["shortest_deadline_s"] = fastest
-        shown = f"{fastest:.6g} s" if fastest is not None else "longer"
-        text += f" and {options.deadline_s:g} s, got none; the shortest deadline that works at "
-        text += f"this budget is {shown}"
+        text += _deadline_text(prepared, budget, options, facts)
     else:
         text += (
-            f", got none; the smallest RAM that works is {needed} bytes ({format_bytes(needed)})"
+            f", got none; the smallest RAM that works is {needed} bytes ({format_bytes(needed)}), "
+            f"set by '{facts['largest_operator']}', which alone needs "
+            f"{facts['largest_working_set_bytes']}; raise --ram, lower --batch, or freeze layers"
         )
-        text += f", set by '{op_name}', which alone needs {working_set + fixed}"
-        text += "; raise --ram, lower --batch, or freeze layers"
-    if options.strategy != "optimal":
-        text += f" (strategy {options.strategy}: another strategy may fit)"
     return PlanInfeasible(text, facts)
+
+
+def _limits(prepared: Prepared, budget: Budget, options: Options) -> dict[str, Any]:
+    settings = StepSettings("train", "optimal")
+    least, proven = least_ram(prepared.train, prepared.board, options, budget, settings)
+    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes)
+    fixed = budget.ram_bytes - problem.memory_bytes
+    working_set, op_name = largest_working_set(problem)
+    return {
+        "minimum_peak_bytes": least,
+        "minimum_peak_proven_bytes": proven,
+        "largest_working_set_bytes": working_set + fixed,
+        "largest_operator": op_name,
+    }
+
+
+def _deadline_text(
+    prepared: Prepared, budget: Budget, options: Options, facts: dict[str, Any]
+) -> str:
+    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes)
+    fastest = shortest_deadline(problem, solve_options(options))
+    facts["shortest_deadline_s"] = fastest
+    shown = f"{fastest:.6g} s" if fastest is not None else "not known"
+    return (
+        f" and {options.deadline_s:g} s, got none; the shortest deadline that works at this budget "
+        f"is {shown}"
+    )

@@ -50,9 +50,33 @@ def _add(table: Table, label: str, entry: dict[str, Any], style: str = "") -> No
     )
 
 
+def why(facts: dict[str, Any]) -> str:
+    """One sentence: what the plan does, and what each of its two means alone would cost."""
+    pages, again = facts["page_ins"] + facts["page_outs"], facts["recomputes"]
+    if not pages and not again:
+        return "everything fits: nothing is paged and nothing is computed twice"
+    alone = "; ".join(
+        f"{label} alone {_alone(facts, facts['baselines'][key])}"
+        for key, label in (("paging_only", "paging"), ("remat_only", "recompute"))
+    )
+    does = [f"{facts['page_outs']} page-outs and {facts['page_ins']} page-ins"] if pages else []
+    does += [f"{again} recomputations"] if again else []
+    return f"the plan makes {' and '.join(does)} a step; {alone}"
+
+
+def _alone(facts: dict[str, Any], entry: dict[str, Any]) -> str:
+    if entry["peak_bytes"] is None:
+        return "does not fit"
+    more = entry["energy_j"] - facts["energy_j"]
+    if more <= 1e-9 * facts["energy_j"]:
+        return "costs the same"
+    return f"costs {format_si(more, 'J')} more"
+
+
 def caption(facts: dict[str, Any]) -> str:
-    """Bound and gap, and the smallest budget that works."""
-    parts = [f"smallest RAM that works: {format_bytes(facts['minimum_peak_bytes'])}"]
+    """What the plan does, the smallest budget that works, bound and gap."""
+    parts = [why(facts)]
+    parts.append(f"smallest RAM that works: {format_bytes(facts['minimum_peak_bytes'])}")
     if facts["lower_bound"] is not None:
         parts.append(
             f"proven: no plan below {format_si(facts['lower_bound'], 'J')} "

@@ -7,7 +7,7 @@ state; where the whole exceeds the budget, the planner gets that much less and s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_mcu.board.schema import Board
 from poet_mcu.errors import Infeasible
@@ -29,6 +29,7 @@ from poet_mcu.schedule import (
     SolveOptions,
     free_early,
     keep_all,
+    minimum_memory,
     page_all,
     recompute_all,
     simulate,
@@ -41,11 +42,10 @@ from poet_mcu.schedule.pricing import (
     padded_sizes,
     workspaces,
 )
-from poet_mcu.units import round_up
+from poet_mcu.units import round_down, round_up
 
 PAGE_STATE_BYTES = 8  # sizeof(poet_page_state); the generated code asserts it
 PAGE_ALIGNMENT_BLOCKS = 8  # 4 KiB: the common program unit of a card's flash, so no page straddles
-_ROUNDS = 8
 
 BASELINES: Mapping[str, Callable[[Problem], Schedule]] = {
     "keep-all": keep_all,
@@ -98,6 +98,17 @@ class StepPlan:
         return self.placement.arena_bytes + PAGE_STATE_BYTES * len(self.program.pages)
 
 
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What differs between the steps of one plan: training and evaluation share the card."""
+
+    name: str
+    strategy: str
+    deadline_s: float | None = None
+    first_page: int = 0
+    first_block: int = 1
+
+
 class NoPlan(Infeasible):
     """The planner proved that nothing fits; carries the problem so that a caller can explain."""
 
@@ -121,26 +132,51 @@ def plan_step(
     board: Board,
     options: Options,
     budget: Budget,
-    *,
-    name: str,
-    strategy: str,
-    deadline_s: float | None = None,
-    first_page: int = 0,
-    first_block: int = 1,
+    settings: StepSettings,
 ) -> StepPlan:
-    """Plan one graph. Raises NoPlan when no schedule or no placement fits."""
-    loss = 0
-    for _ in range(_ROUNDS):
-        plan = _attempt(
-            graph, board, options, budget.arena_bytes - loss,
-            name=name, strategy=strategy, deadline_s=deadline_s,
-            first_page=first_page, first_block=first_block,
-        )  # fmt: skip
+    """Plan one graph. Raises NoPlan when no schedule or no placement fits.
+
+    Shrinks what the planner gets by the excess of the placed plan; where that goes below what any
+    plan needs, searches between the two by halves.
+    """
+    alignment = board.arena.alignment_bytes
+    too_small, too_large = -1, budget.arena_bytes + 1
+    memory = budget.arena_bytes
+    while too_small < memory < too_large:
+        try:
+            plan = _attempt(graph, board, options, memory, settings)
+        except NoPlan:
+            if memory == budget.arena_bytes:
+                raise
+            too_small = memory
+            memory = round_down((too_small + too_large) // 2, alignment)
+            continue
         excess = plan.ram_bytes - budget.arena_bytes
         if excess <= 0:
             return plan
-        loss += round_up(excess, board.arena.alignment_bytes)
-    raise NoPlan(plan.problem, f"{name}: no packing within {budget.ram_bytes} bytes was found")
+        too_large = memory
+        memory -= round_up(excess, alignment)
+        if memory <= too_small:
+            memory = round_down((too_small + too_large) // 2, alignment)
+    raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
+
+
+def least_ram(
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
+) -> tuple[int | None, int | None]:
+    """(bytes of RAM that a placed plan needs at the least budget, bytes proven to be needed).
+
+    Parameters, runtime, page states and fragmentation are counted; no deadline.
+    """
+    problem = make_problem(graph, board, budget.arena_bytes)
+    homes = budget.arena_bytes - problem.memory_bytes
+    smallest = minimum_memory(problem, solve_options(options))
+    if smallest.bytes is None:
+        return None, None
+    free = replace(settings, strategy="optimal", deadline_s=None)
+    plan = _attempt(graph, board, options, smallest.bytes + homes, free)
+    fixed = budget.runtime_bytes
+    return plan.ram_bytes + fixed, smallest.proven_bytes + homes + fixed
 
 
 def _attempt(
@@ -148,17 +184,12 @@ def _attempt(
     board: Board,
     options: Options,
     arena_bytes: int,
-    *,
-    name: str,
-    strategy: str,
-    deadline_s: float | None,
-    first_page: int,
-    first_block: int,
+    settings: StepSettings,
 ) -> StepPlan:
-    problem = make_problem(graph, board, arena_bytes, deadline_s)
-    schedule, solution = _schedule(problem, options, strategy)
+    problem = make_problem(graph, board, arena_bytes, settings.deadline_s)
+    schedule, solution = _schedule(problem, options, settings.strategy)
     metrics = simulate(problem, schedule)
-    alignment = board.arena.alignment_bytes
+    alignment, first_block = board.arena.alignment_bytes, settings.first_block
     sizes, scratch = padded_sizes(graph, alignment), workspaces(graph)
     verify_schedule(graph, schedule, sizes, not_recomputable(graph))
     placement = place(
@@ -169,7 +200,7 @@ def _attempt(
         graph, schedule, sizes, scratch, placement, None, region,
         first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
     )  # fmt: skip
-    program = lower(graph, schedule, placement, sizes, name, first_page)
+    program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page)
     verify_program(graph, schedule, placement, program, region)
     return StepPlan(
         graph, problem, schedule, metrics, solution, placement, program,

@@ -1,10 +1,32 @@
-"""The planner."""
+"""The planner: which tensor is kept, paged or recomputed, and when, for the least energy."""
 
-from poet_mcu.schedule.solve import *
-from poet_mcu.schedule.solve import SolveStatus
-from poet_mcu.schedule.simulate import *
+from poet_mcu.schedule.backend import SolveStatus
+from poet_mcu.schedule.baselines import free_early, keep_all, page_all, recompute_all
 from poet_mcu.schedule.bounds import largest_working_set
+from poet_mcu.schedule.executor import Metrics, check_budget, fits, simulate
+from poet_mcu.schedule.limits import MinimumMemory, minimum_memory, shortest_deadline
+from poet_mcu.schedule.planner import Progress, Solution, SolveOptions, solve
+from poet_mcu.schedule.problem import Op, Problem, Tensor
 
-minimum_memory = shortest_deadline = None
-from poet_mcu.schedule.baselines import *
-from poet_mcu.schedule.limits import *
+__all__ = [
+    "Metrics",
+    "MinimumMemory",
+    "Op",
+    "Problem",
+    "Progress",
+    "Solution",
+    "SolveOptions",
+    "SolveStatus",
+    "Tensor",
+    "check_budget",
+    "fits",
+    "free_early",
+    "keep_all",
+    "largest_working_set",
+    "minimum_memory",
+    "page_all",
+    "recompute_all",
+    "shortest_deadline",
+    "simulate",
+    "solve",
+]

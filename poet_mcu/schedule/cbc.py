@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,9 +24,12 @@ _BOUND = re.compile(r"^Lower bound:\s+(\S+)", re.MULTILINE)
 
 def executable() -> str:
     """Path of CBC: the one PuLP bundles, else the one on PATH. Raises ToolMissing."""
-    bundled = pulp.PULP_CBC_CMD(msg=False)
-    if bundled.available():
-        return str(bundled.path)
+    make = getattr(pulp, "PULP_CBC_CMD", None)  # gone in PuLP 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        bundled = None if make is None else make(msg=False)
+        if bundled is not None and bundled.available():
+            return str(bundled.path)
     found = shutil.which("cbc")
     if found is None:
         raise ToolMissing(
@@ -110,7 +114,9 @@ def read_answer(solution: str, log: str, names: list[str], *, hurried: bool) -> 
         if hurried:
             return Answer(SolveStatus.TIMEOUT, None, None, lower, head)
         return Answer(SolveStatus.INFEASIBLE, None, None, None, head)
-    found = objective is not None and "no integer solution" not in head
+    found = "no integer solution" not in head
+    # without an incumbent the value is CBC's infinity, 1e50
+    found = found and objective is not None and abs(objective) < 1e40
     if head.startswith("stopped") and found:
         return Answer(SolveStatus.FEASIBLE, values, objective, lower, head)
     if head.startswith("stopped"):

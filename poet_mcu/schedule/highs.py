@@ -21,6 +21,10 @@ from poet_mcu.schedule.backend import Answer, Limits, SolveStatus, Watcher
 
 #: the solver's own limit ends this much before the kill
 GRACE_S = 1.0
+#: module that serves the solves
+WORKER = "poet_mcu.schedule.worker"
+#: smaller models are solved without presolve: as fast there, and presolve has bugs (``worker.run``)
+PRESOLVE_NONZEROS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ def matrix(model: pulp.LpProblem) -> _Matrix:
     for var, factor in model.objective.items():
         cost[position[var]] = float(factor)
     start, index, value, low, high = [0], [], [], [], []
-    for row in model.constraints.values():
+    rows = model.constraints  # PuLP 2 has a dict, 4 a method, 3.3 both
+    for row in rows() if callable(rows) else rows.values():
         for var, factor in row.items():
             if factor:
                 index.append(position[var])
@@ -86,7 +91,7 @@ class _Child:
 
 def _spawn() -> _Child:
     process = subprocess.Popen(
-        [sys.executable, "-m", "poet_mcu.schedule.worker"],
+        [sys.executable, "-m", WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -140,7 +145,8 @@ class Highs:
         job["point"] = [(k, known[name]) for k, name in enumerate(arrays.names) if name in known]
         left_s = limits.time_s - (time.monotonic() - began_s)
         job["options"] = {
-            "output_flag": False,
+            "log_to_console": False,
+            "presolve": "off" if len(job["value"]) <= PRESOLVE_NONZEROS else "on",
             "threads": 1,
             "random_seed": 0,
             "time_limit": max(left_s - min(GRACE_S, 0.1 * limits.time_s), 0.01),
@@ -193,11 +199,16 @@ class _Best:
 
     def take(self, message: dict[str, Any]) -> None:
         """Note one line of the worker."""
+        if message["kind"] == "restart":  # points stay, they are checked; bounds do not
+            self.bound = None
+            return
         bound = message.get("bound")
         if bound is not None and math.isfinite(bound):
             self.bound = bound if self.bound is None else max(self.bound, bound)
         objective = message.get("objective")
-        better = objective is not None and (self.objective is None or objective <= self.objective)
+        better = objective is not None and (
+            self.objective is None or objective <= self.objective + 1e-9 * abs(self.objective)
+        )
         if better and message.get("values") is not None:
             self.values = dict(zip(self.names, message["values"], strict=True))
             self.objective = objective

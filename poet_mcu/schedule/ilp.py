@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pulp
@@ -59,7 +59,7 @@ class Formulation:
     p: dict[int, pulp.LpVariable] = field(default_factory=dict)
     h: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
 
-    def decisions(self, values: dict[str, float]) -> Decisions:
+    def decisions(self, values: Mapping[str, float]) -> Decisions:
         """Rounded decisions; solvers answer 0.9999991 or 1e-7 where they mean 1 or 0."""
         return Decisions(
             frozenset(s for s, var in self.R.items() if values[var.name] > 0.5),
@@ -74,6 +74,16 @@ class Switches:
     paging: bool = True
     goal: Goal = Goal.ENERGY
     floor_bytes: int = 0
+
+
+def column(
+    model: pulp.LpProblem, name: str, low: float, high: float, kind: str = pulp.LpContinuous
+) -> pulp.LpVariable:
+    """A new column; PuLP 4 makes them by the model, before 3.3 only the class does."""
+    make = getattr(model, "add_variable", None)
+    if make is None:
+        return pulp.LpVariable(name, low, high, kind)
+    return make(name, low, high, kind)
 
 
 class _Builder:
@@ -98,10 +108,10 @@ class _Builder:
         return (None, 1.0) if self.layout.slots[slot].base else (self.out.R[slot], 1.0)
 
     def binary(self, name: str) -> pulp.LpVariable:
-        return pulp.LpVariable(name, 0, 1, pulp.LpBinary)
+        return column(self.model, name, 0.0, 1.0, pulp.LpBinary)
 
     def unit(self, name: str) -> pulp.LpVariable:
-        return pulp.LpVariable(name, 0, 1)
+        return column(self.model, name, 0.0, 1.0)
 
     def add(self, terms: Iterable[Term], sense: int, rhs: float) -> None:
         """Row ``terms sense rhs``; constants move to the right."""
@@ -230,7 +240,7 @@ class _Builder:
     def _minimise_memory(self) -> None:
         unit = max(sum(max(f, 0.0) for _, f in terms) for terms in self.memory) or 1.0
         low = min(self.switches.floor_bytes / unit, 1.0) * ROW_SCALE
-        budget = pulp.LpVariable("budget", low, ROW_SCALE)
+        budget = column(self.model, "budget", low, ROW_SCALE)
         for terms in self.memory:
             scaled = [(v, f * ROW_SCALE / unit) for v, f in terms]
             self.add([*scaled, (budget, -1.0)], pulp.LpConstraintLE, 0.0)

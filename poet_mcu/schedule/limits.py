@@ -10,16 +10,16 @@ from poet_mcu.errors import Infeasible
 from poet_mcu.schedule.backend import Backend, Limits, SolveStatus
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.decode import decode
+from poet_mcu.schedule.executor import TIME_SLACK, Metrics, fits, simulate
 from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate, grain_bytes
-from poet_mcu.schedule.problem import Problem
-from poet_mcu.schedule.simulate import TIME_SLACK, Metrics, fits, simulate
-from poet_mcu.schedule.solve import (
+from poet_mcu.schedule.planner import (
     BACKENDS,
     SolveOptions,
     feasible_baselines,
     full_layout,
     proven_infeasible,
 )
+from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout
 

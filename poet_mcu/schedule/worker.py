@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import highspy
@@ -33,21 +34,26 @@ _ENDS = {
 class _Reporter:
     """Sends incumbents at once and bounds now and then."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, cost: list[float]) -> None:
         self.out = out
+        self.cost = cost
         self.sent_s = 0.0
+        self.doubtful = False
 
     def send(self, **message: object) -> None:
         self.out.write(json.dumps(message) + "\n")
         self.out.flush()
 
-    def on_event(self, kind: Any, _message: str, data: Any, *_: object) -> None:
+    def on_event(self, kind: Any, message: str, data: Any, *_: object) -> None:
         """The callback HiGHS calls."""
-        if kind == highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution:
+        if kind == highspy.cb.HighsCallbackType.kCallbackLogging:
+            self.doubtful = self.doubtful or "untransformed violations" in message
+        elif kind == highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution:
             self.send(
                 kind="incumbent",
                 values=[float(x) for x in data.mip_solution],
-                objective=float(data.objective_function_value),
+                # not data.objective_function_value: it may belong to another point, see ``run``
+                objective=float(np.dot(self.cost, data.mip_solution)),
                 bound=float(data.mip_dual_bound),
             )
         elif time.monotonic() - self.sent_s >= PERIOD_S:
@@ -57,7 +63,8 @@ class _Reporter:
 
 def load(job: dict[str, Any]) -> Any:
     """A HiGHS object that holds the job's model, options and start."""
-    solver = highspy.Highs()
+    make: Callable[[], Any] = highspy.Highs
+    solver = make()
     for key, value in job["options"].items():
         solver.setOptionValue(key, value)
     lp = highspy.HighsLp()
@@ -82,24 +89,37 @@ def load(job: dict[str, Any]) -> Any:
 
 
 def run(job: dict[str, Any], reporter: _Reporter) -> Any:
-    """The solver after its run.
+    """The solver after its run, made again without presolve when the first run is not credible.
 
-    HiGHS 1.16 may call the start it was given optimal and report another point's objective (seen
-    when presolve alone solves the model). Then it runs again without a start.
+    Seen with HiGHS 1.16 (and its open issues 2204 and 3296): presolve makes a feasible model
+    infeasible, with or without the warning 'untransformed violations' in the log; and the start it
+    was given comes back as optimal with the objective of another point.
     """
     began_s = time.monotonic()
     solver = load(job)
+    reporter.doubtful = False
     if any(job["integer"]):
         solver.setCallback(reporter.on_event, None)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipLogging)
+        solver.startCallback(highspy.cb.HighsCallbackType.kCallbackLogging)
     solver.run()
-    claimed, true = float(solver.getInfo().objective_function_value), objective_of(solver, job)
-    if not job["point"] or true is None or abs(claimed - true) <= 1e-6 * max(1.0, abs(true)):
+    plain = job["options"]["presolve"] == "off" and not job["point"]
+    if plain or not any(job["integer"]) or credible(solver, job, reporter):
         return solver
     left_s = job["options"]["time_limit"] - (time.monotonic() - began_s)
-    options = {**job["options"], "time_limit": max(left_s, 0.01)}
+    options = {**job["options"], "time_limit": max(left_s, 0.01), "presolve": "off"}
+    reporter.send(kind="restart")
     return run({**job, "point": [], "options": options}, reporter)
+
+
+def credible(solver: Any, job: dict[str, Any], reporter: _Reporter) -> bool:
+    """Whether the answer of a run with presolve or a start may be believed."""
+    if _ENDS.get(solver.getModelStatus()) == "infeasible":
+        return False
+    claimed, true = float(solver.getInfo().objective_function_value), objective_of(solver, job)
+    same = true is None or abs(claimed - true) <= 1e-6 * max(1.0, abs(true))
+    return same and not reporter.doubtful
 
 
 def objective_of(solver: Any, job: dict[str, Any]) -> float | None:
@@ -136,7 +156,8 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
-        answer(json.loads(line), _Reporter(out))
+        job = json.loads(line)
+        answer(job, _Reporter(out, job["cost"]))
 
 
 if __name__ == "__main__":

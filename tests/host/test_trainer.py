@@ -223,7 +223,7 @@ def test_after_a_failed_step_only_a_reset_helps(board: Board) -> None:
 def test_keep_alive_frames_renew_the_time_out(firmware: Path, tmp_path: Path) -> None:
     with (
         run_host(firmware, harness.blank_card(tmp_path)) as url,
-        open_board(url, 0.05, step_timeout_s=1.9) as board,
+        open_board(url, 0.15, step_timeout_s=1.9) as board,
     ):
         board.format_card()
         batch = batches(1)[0]

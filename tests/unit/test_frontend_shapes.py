@@ -1,14 +1,13 @@
 """Views, Softmax of every opset, and the shape arithmetic that exporters leave behind."""
 
+import models as m
 import numpy as np
 import pytest
+from models import agree, load, node, ops, weights
 from onnx import TensorProto, helper, numpy_helper
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.fold import RULES, fold
-from tests import models as m
-from tests.models import node, weights
-from tests.unit.test_frontend_models import agree, load, ops
 
 
 def ints(*values):
@@ -39,7 +38,7 @@ def test_softmax_since_13_is_the_last_axis(axis, tmp_path):
 
 def test_softmax_before_ones(tmp_path):
     nodes = [node("Relu", "x", "r"), node("Softmax", "r", "y", axis=1)]
-    found = agree(m.model(nodes, [2, 3, 1, 1]), tmp_path, truth=lambda x: _softmax1(x))
+    found = agree(m.model(nodes, [2, 3, 1, 1]), tmp_path, truth=_softmax1)
     assert found.has_softmax
 
 
@@ -143,7 +142,7 @@ def test_computed_reshape_shape_is_refused(tmp_path):
     ):
         load(m.model(nodes, [2]), tmp_path)
     nodes = [node("Relu", "x", "r"), node("Reshape", "x r", "y", "re")]
-    with pytest.raises(ModelError, match="expected a valid model|expected the shape as an init"):
+    with pytest.raises(ModelError, match="expected the shape as an init"):
         load(m.model(nodes, [2]), tmp_path)
 
 

@@ -57,7 +57,7 @@ def test_bytes_no_encoder_writes() -> None:
 
 
 def test_the_bytes_of_a_frame() -> None:
-    assert encode_frame(Frame(0x01, 0x0203)).hex() == "0007010103020d1f87c700"
+    assert encode_frame(Frame(0x01, 0x0203)).hex() == "000901010302a1e0195d00"
 
 
 @given(st.lists(frames, max_size=5), st.data())

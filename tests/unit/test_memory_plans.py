@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from poet_mcu.ir.graph import HOME_RAM, HOST_WRITTEN, DType, Graph, Node, Phase, Role
+from poet_mcu.ir.graph import HOME_RAM, HOST_WRITTEN, DType, Graph, Node, Phase, Role, Value
 from poet_mcu.ir.graph import TensorType as T
-from poet_mcu.ir.graph import Value
 from poet_mcu.ir.schedule import Action, ActionKind, Schedule
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.ir.verify_schedule import verify_schedule
@@ -192,9 +192,7 @@ class _Planner:
         self.updated = {m: node.id for node in graph.nodes for m in node.mutates}
 
     def _reads(self, value: int) -> list[int]:
-        return [
-            n.id for n in self.graph.nodes if value in {self.graph.root(i) for i in n.inputs}
-        ]
+        return [n.id for n in self.graph.nodes if value in {self.graph.root(i) for i in n.inputs}]
 
     def plan(self) -> Schedule:
         for node in self.graph.nodes:
@@ -336,7 +334,7 @@ def test_random_plans_use_everything():
         seen["recompute"] += sum(a.recompute for a in actions)
         seen["in_place"] += sum(bool(a.in_place) for a in actions)
         seen["page_in"] += sum(a.kind is ActionKind.PAGE_IN for a in actions)
-        pairs = zip(actions, actions[1:], strict=False)
+        pairs = itertools.pairwise(actions)
         seen["beside"] += sum(
             a.kind in (ActionKind.PAGE_IN, ActionKind.PAGE_OUT) and b.kind is ActionKind.COMPUTE
             for a, b in pairs

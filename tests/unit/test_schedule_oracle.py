@@ -53,9 +53,7 @@ class Oracle:
                 if len({o for o, _ in pairs}) < n or len({i for _, i in pairs}) < n:
                     continue
                 taken = sum(self.bit[i] for _, i in pairs)
-                saved = sum(
-                    min(self.sizes[self.bit[o]], self.sizes[self.bit[i]]) for o, i in pairs
-                )
+                saved = sum(min(self.sizes[self.bit[o]], self.sizes[self.bit[i]]) for o, i in pairs)
                 during = self.total(resident | outs) - saved + op.workspace_bytes
                 yield during, (resident & ~taken) | outs
 
@@ -151,8 +149,7 @@ def random_problem(seed, ops=6):
         width = rng.choice([1, 1, 2, 2, 3]) if backward else rng.choice([1, 1, 1, 2])
         reads = {last, *rng.sample(made, min(len(made), width - 1))}
         writes = [len(tensors) + n for n in range(2 if rng.random() < 0.15 else 1)]
-        for i in writes:
-            tensors.append(random_tensor(rng, i, at_end=rng.random() < 0.08))
+        tensors.extend([random_tensor(rng, i, at_end=rng.random() < 0.08) for i in writes])
         pairs = [(o, i) for o in writes for i in sorted(reads) if rng.random() < 0.3]
         joules = rng.choice([0.0, 0.3, 1.0, 4.0])
         graph.append(
@@ -192,3 +189,103 @@ def assert_optimal(problem, **switches):
     assert solution.objective_j == pytest.approx(expected, rel=1e-7, abs=1e-7), problem.name
     assert solution.lower_bound_j == pytest.approx(expected, rel=1e-6, abs=1e-6)
     return expected
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_optimum_equals_exhaustive_search(block):
+    energies = [
+        assert_optimal(random_problem(seed, ops=5)) for seed in range(40 * block, 40 * block + 40)
+    ]
+    assert any(e is not None for e in energies)
+
+
+def test_optimum_equals_exhaustive_search_on_seven_ops():
+    for seed in (1, 4, 13, 21, 24, 33, 38, 40):
+        assert_optimal(random_problem(seed, ops=7))
+
+
+@pytest.mark.parametrize("switches", [{"paging": False}, {"remat": False}])
+def test_switched_off_optimum_equals_exhaustive_search(switches):
+    energies = [
+        assert_optimal(random_problem(seed, ops=5), **switches) for seed in range(1000, 1060)
+    ]
+    assert any(e is not None for e in energies)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_optimum_equals_exhaustive_search_at_length(block):
+    for seed in range(5000 + 100 * block, 5100 + 100 * block):
+        assert_optimal(random_problem(seed, ops=5 + (seed % 4 == 0)))
+
+
+@pytest.mark.parametrize("switches", [{}, {"paging": False}, {"remat": False}])
+def test_minimum_memory_equals_exhaustive_search(switches):
+    above_working_set = 0
+    for seed in range(25):
+        problem = replace(random_problem(seed, ops=5), deadline_s=None)
+        options = SolveOptions(**switches)
+        found = minimum_memory(problem, options)
+        expected = Oracle(problem, **switches).least(2)
+        assert (found.bytes, found.proven_bytes) == (expected, expected), problem.name
+        above_working_set += found.bytes > largest_working_set(problem, **switches)[0]
+        at = solve(replace(problem, memory_bytes=found.bytes), options)
+        assert at.status is SolveStatus.OPTIMAL
+        below = solve(replace(problem, memory_bytes=found.bytes - 1), options)
+        assert below.status is SolveStatus.INFEASIBLE
+    assert above_working_set or switches.get("paging", True)
+
+
+def test_shortest_deadline_equals_exhaustive_search():
+    found = 0
+    for seed in range(40):
+        problem = replace(random_problem(seed, ops=5), deadline_s=None)
+        expected, fastest_s = Oracle(problem).least(1), shortest_deadline(problem)
+        if expected is None:
+            assert fastest_s is None
+            continue
+        found += 1
+        assert fastest_s == pytest.approx(expected, rel=1e-9)
+        at = solve(replace(problem, deadline_s=fastest_s))
+        assert at.status is SolveStatus.OPTIMAL
+        if fastest_s > problem.base_s:
+            sooner = solve(replace(problem, deadline_s=fastest_s * (1 - 1e-6)))
+            assert sooner.status is SolveStatus.INFEASIBLE
+    assert found > 10
+
+
+def descent_problem():
+    """Two chains a -> b and c -> d; the order of the ops is a, c, b, d.
+
+    Beside ``big`` only one of a and c fits, so making b and d again after it means a, b, c, d:
+    against the order of the ops. The workspace of op4 leaves no room to keep b and d.
+    """
+    sizes = {"x": 32, "a": 256, "c": 256, "b": 32, "d": 32, "big": 448, "out": 32}
+    names = list(sizes)
+    tensors = tuple(
+        Tensor(k, n, sizes[n], False, 1.0, 1.0, 1.0, 1.0, at_start=n == "x")
+        for k, n in enumerate(names)
+    )
+
+    def op(k, reads, writes, workspace=0):
+        ids = tuple(names.index(n) for n in reads.split())
+        back = k >= 4
+        return Op(k, f"op{k}", ids, (names.index(writes),), 1.0, 1.0, workspace, not back, back)
+
+    ops = (
+        op(0, "x", "a"),
+        op(1, "x", "c"),
+        op(2, "a", "b"),
+        op(3, "c", "d"),
+        op(4, "x", "big", workspace=320),
+        op(5, "b d big", "out"),
+    )
+    return Problem("descent", tensors, ops, 800)
+
+
+def test_recomputes_against_the_order_of_the_ops_on_small_graphs():
+    problem = descent_problem()
+    assert assert_optimal(problem) == pytest.approx(problem.base_j + 4)
+    again = [a.subject for a in solve(problem).schedule.actions if a.recompute]
+    assert again in ([0, 2, 1, 3], [1, 3, 0, 2])
+    assert minimum_memory(problem).bytes == Oracle(problem).least(2)

@@ -19,7 +19,7 @@
 #include "poet/bdev.h"
 #include "poet/spi_bus.h"
 
-/* Commands are repeated this often after a CRC error, an odd response or a read error token. */
+/* A command that failed is repeated this often, as a whole; not after POET_E_CARD_BUSY. */
 #define POET_SD_RETRIES 3u
 
 /* Limits of single waits, in microseconds. Sources: SdFat's SdCardInfo.h (command 300 ms, read

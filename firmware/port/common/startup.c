@@ -19,6 +19,8 @@ extern const uint32_t poet_ld_data_load[];
 extern uint32_t poet_ld_bss_start[];
 extern uint32_t poet_ld_bss_end[];
 
+/* UFSR.STKOF: the stack pointer met its limit (Armv8-M only; reserved before). */
+#define CFSR_STACK_LIMIT (1u << 20)
 #define STACK_PAINT 0xC5C5C5C5u
 /* Left unpainted below the stack pointer, where an interrupt or a spill may be. */
 #define PAINT_GAP_WORDS 32u
@@ -154,16 +156,18 @@ static void put_field(const char *name, uint32_t value)
 _Noreturn void poet_cortex_m_report(const uint32_t *frame)
 {
     const uintptr_t at = (uintptr_t)frame;
+    const uint32_t cfsr = SCB_CFSR;
     const bool inside =
         at >= (uintptr_t)poet_ld_stack_start && at + 32u <= (uintptr_t)poet_ld_stack_end;
+    const bool overflow = !inside || (cfsr & CFSR_STACK_LIMIT) != 0u;
     /* Copied first: this function's own calls run on the same memory. */
     const uint32_t lr = inside ? frame[5] : 0u;
     const uint32_t pc = inside ? frame[6] : 0u;
-    put_text(inside ? "\r\npoet: hard fault" : "\r\npoet: stack overflow");
+    put_text(overflow ? "\r\npoet: stack overflow" : "\r\npoet: hard fault");
     put_field(" sp=", (uint32_t)at);
     put_field(" pc=", pc);
     put_field(" lr=", lr);
-    put_field(" cfsr=", SCB_CFSR);
+    put_field(" cfsr=", cfsr);
     put_text("\r\n");
     poet_port_flush();
     poet_port_stop();

@@ -17,7 +17,7 @@ enum {
 
 #define MODE_READ_WRITE_BINARY 3u /* "r+b" */
 #define EXIT_APPLICATION 0x20026u /* ADP_Stopped_ApplicationExit */
-#define NAME_BYTES 256u
+#define NAME_BYTES 512u
 
 static int32_t call(uint32_t operation, const void *arguments)
 {
@@ -32,18 +32,19 @@ static bool ends_in_elf(const char *name, uint32_t length)
     return length >= 4u && memcmp(&name[length - 4u], ".elf", 4u) == 0;
 }
 
-/* The length of the name in `name`. */
+/* The length of the name in `name`; 0: there is one, but it is too long for us. */
 static uint32_t file_name(char name[NAME_BYTES])
 {
     static const char standard[] = "card.img";
-    uint32_t block[2] = {(uint32_t)(uintptr_t)name, NAME_BYTES};
+    const uint32_t block[2] = {(uint32_t)(uintptr_t)name, NAME_BYTES};
     name[0] = '\0';
-    if (call(SYS_GET_CMDLINE, block) == 0) {
-        name[NAME_BYTES - 1u] = '\0';
-        const uint32_t length = (uint32_t)strlen(name);
-        if (length != 0u && !ends_in_elf(name, length)) {
-            return length;
-        }
+    if (call(SYS_GET_CMDLINE, block) != 0) {
+        return 0u; /* not card.img then: the wrong file would be written */
+    }
+    name[NAME_BYTES - 1u] = '\0';
+    const uint32_t length = (uint32_t)strlen(name);
+    if (length != 0u && !ends_in_elf(name, length)) {
+        return length;
     }
     memcpy(name, standard, sizeof standard);
     return (uint32_t)(sizeof standard - 1u);
@@ -59,6 +60,9 @@ static poet_status file_open(void *state)
     }
     char name[NAME_BYTES];
     const uint32_t length = file_name(name);
+    if (length == 0u) {
+        return POET_E_NO_CARD;
+    }
     const uint32_t open[3] = {(uint32_t)(uintptr_t)name, MODE_READ_WRITE_BINARY, length};
     file->handle = call(SYS_OPEN, open);
     if (file->handle < 0) {

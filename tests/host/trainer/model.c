@@ -18,7 +18,14 @@
 #define K 512
 #define M 3
 
-static struct {
+/* Boards keep the arena out of what the start-up code zeroes. */
+#if defined(__arm__)
+#define ARENA __attribute__((section(".arena")))
+#else
+#define ARENA
+#endif
+
+static ARENA struct {
     float x[N * K];
     int32_t labels[N];
     float w[M * K];

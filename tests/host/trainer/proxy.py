@@ -63,6 +63,8 @@ class BadLine:
     def _serve(self) -> None:
         near, _ = self._listener.accept()
         far = socket.create_connection(self._target)
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         back = threading.Thread(target=_pump, args=(far, near, self.to_host), daemon=True)
         back.start()
         _pump(near, far, self.to_board)

@@ -16,18 +16,25 @@ from poet_mcu.schedule.baselines import free_early, page_all, recompute_all
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.cbc import Cbc
 from poet_mcu.schedule.decode import decode
+from poet_mcu.schedule.executor import TIME_SLACK, Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.highs import Highs
 from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
 from poet_mcu.schedule.improve import improve
 from poet_mcu.schedule.problem import Problem
-from poet_mcu.schedule.simulate import TIME_SLACK, Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout, layout
 
 #: up to so many slots the forward part may recompute too and optima are proven to 1e-9
 EXACT_SLOTS = 1500
+#: up to so many slots (with two runs of every candidate a stage) recomputes may descend once
+DESCENT_SLOTS = 300
+#: beyond so many slots heuristics come before the full program
+HEURISTIC_SLOTS = 4000
 #: up to so many slots a second solve picks one of equally good plans
 STABLE_SLOTS = 600
+#: gaps of exact solves, relative and absolute, in the model's numbers
+REL_GAP = 1e-9
+ABS_GAP = 1e-7
 #: larger problems stop at this share of the total energy, or at 1 % of the overhead
 TOTAL_GAP = 1e-4
 OVERHEAD_GAP = 1e-2
@@ -109,6 +116,8 @@ def full_layout(problem: Problem, options: SolveOptions) -> tuple[Layout, bool]:
     if not options.remat:
         return layout(problem, remat=False, forward=False), True
     full = layout(problem, remat=True, forward=True)
+    if 2 * len(full.slots) <= DESCENT_SLOTS:
+        return layout(problem, remat=True, forward=True, rounds=2), True
     if options.forward_recompute or len(full.slots) <= EXACT_SLOTS:
         return full, True
     return layout(problem, remat=True, forward=False), False
@@ -175,23 +184,60 @@ class _Search:
         """Solve over ``slots``; keeps the best plan and bound. What the solver ended with."""
         form = formulate(self.problem, slots, Switches(paging=self.options.paging))
         self.exact = len(slots.slots) <= EXACT_SLOTS
-        if not self.exact:
-            improve(self, slots, form)
-        limits = Limits(self.left_s)
-        if not self.exact:
-            limits = Limits(self.left_s, OVERHEAD_GAP, TOTAL_GAP * SCALE)
+        gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
+        if len(slots.slots) > HEURISTIC_SLOTS and self.improve(slots, form, gaps):
+            return SolveStatus.OPTIMAL
         answer = self.backend.solve(
-            form.model, limits, start=self.start(slots, form), watch=self.watcher(form)
+            form.model,
+            Limits(self.left_s, *gaps),
+            start=self.start(slots, form),
+            watch=self.watcher(form),
         )
         self.note(form, answer)
         if answer.values is None:
             return answer.status
-        decisions = form.decisions(answer.values)
-        if not self.offer(decode(slots, decisions)):
-            return self.repair(slots, decode(slots, decisions))
+        schedule = decode(slots, form.decisions(answer.values))
+        if not self.offer(schedule):
+            return self.repair(slots, schedule)
         if answer.status is SolveStatus.OPTIMAL and len(slots.slots) <= STABLE_SLOTS:
             self.stabilise(slots, form, answer)
         return answer.status
+
+    def improve(self, slots: Layout, form: Formulation, gaps: tuple[float, float]) -> bool:
+        """Heuristics for large graphs; whether they closed the gap."""
+
+        def note(answer: Answer, *, bound: bool) -> bool:
+            if bound:
+                self.note(form, answer)
+            elif answer.values is not None:
+                self.offer(decode(slots, form.decisions(answer.values)))
+            self.tell()
+            return self.near()
+
+        improve(
+            form,
+            self.backend,
+            left_s=lambda: self.left_s,
+            gaps=gaps,
+            note=note,
+            start=lambda: self.start(slots, form),
+        )
+        return self.near()
+
+    def near(self) -> bool:
+        """Whether the best plan is within the gaps that end the search of a large graph."""
+        if self.best is None:
+            return False
+        energy_j = self.best.metrics.energy_j
+        proven_j = self.lower_j - self.problem.base_j
+        return energy_j - self.lower_j <= max(TOTAL_GAP * energy_j, OVERHEAD_GAP * proven_j)
+
+    def tell(self) -> None:
+        """Report where the search stands."""
+        if self.options.progress is not None:
+            best_j = None if self.best is None else self.best.metrics.energy_j
+            spent_s = time.monotonic() - self.began_s
+            self.options.progress(Progress(spent_s, best_j, self.lower_j))
 
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
@@ -242,11 +288,14 @@ class _Search:
 
         Solvers and their versions pick different optima; this makes the choice ours.
         """
-        if self.best is None or not answer.objective or self.left_s < 1.0:
+        if self.best is None or self.left_s < 1.0:
             return
-        unit = SCALE / answer.objective
+        # from the simulation: a solver may print its objective with eight digits
+        optimum = (self.best.metrics.energy_j - form.offset) * form.scale
+        unit = SCALE / optimum if optimum > ABS_GAP else 1.0
         row = pulp.LpAffineExpression({v: f * unit for v, f in form.model.objective.items()})
-        form.model.addConstraint(pulp.LpConstraint(row, pulp.LpConstraintLE, "stay", SCALE))
+        limit = optimum * unit * (1 + 1e-9)
+        form.model.addConstraint(pulp.LpConstraint(row, pulp.LpConstraintLE, "stay", limit))
         columns = [*form.R.values(), *form.z.values(), *form.p.values()]
         # distinct fractional weights make the optimum unique in all but freak cases
         weights = {v: 1.0 + k * 0.6180339887498949 % 1.0 / 100 for k, v in enumerate(columns)}
@@ -272,8 +321,7 @@ class _Search:
         lower_j = min(lower_j, energy_j)
         gap_j, proven_j = energy_j - lower_j, lower_j - self.problem.base_j
         closed = gap_j <= CLOSED_GAP * energy_j
-        near = gap_j <= max(TOTAL_GAP * energy_j, OVERHEAD_GAP * proven_j) * (1 + 1e-6)
-        done = closed or (near and status is SolveStatus.OPTIMAL and not self.exact)
+        done = closed or (self.near() and status is SolveStatus.OPTIMAL and not self.exact)
         overhead_gap = gap_j / proven_j if proven_j > 0 else (0.0 if closed else math.inf)
         return Solution(
             SolveStatus.OPTIMAL if done else SolveStatus.FEASIBLE,

@@ -1,0 +1,109 @@
+"""The kernels compile without a warning for every core and run clean under sanitizers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import kernel_build as kb
+import pytest
+
+sys.path.insert(0, str(kb.ROOT / "tools"))
+import bench_kernels as bench  # noqa: E402
+
+HARD = "-mfloat-abi=hard"
+TARGETS = {
+    "m0plus": ["-mcpu=cortex-m0plus"],
+    "m3": ["-mcpu=cortex-m3"],
+    "m4f": ["-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", HARD],
+    "m7": ["-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", HARD],
+    "m33": ["-mcpu=cortex-m33", "-mfpu=fpv5-sp-d16", HARD],
+    "m55": ["-mcpu=cortex-m55", HARD],
+}
+#: libgcc or newlib functions the kernels may need; nothing of double precision
+ALLOWED = {"memset", "memcpy"}
+SOFT_FLOAT = {f"__aeabi_{name}" for name in (
+    "fadd fsub fmul fdiv fcmpeq fcmplt fcmple fcmpge fcmpgt fcmpun i2f f2iz uidiv idiv "
+    "idivmod uidivmod"
+).split()}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", ["-O2", "-Os"])
+@pytest.mark.parametrize("fused", [0, 1])
+@pytest.mark.parametrize("target", TARGETS)
+def test_cross_build_is_clean(tmp_path, target, fused, level):
+    hard = HARD in TARGETS[target]
+    if fused and not hard:
+        fused = 0  # a core without FPU has no fused multiply-add
+    command = ["arm-none-eabi-gcc", *kb.BASE, *kb.WARNINGS, level, "-mthumb", *TARGETS[target]]
+    command += [f"-DPOET_FMA_FUSED={fused}", "-fstack-usage", "-c"]
+    subprocess.run([*command, *map(str, kb.KERNELS)], check=True, cwd=tmp_path)
+    objects = sorted(map(str, tmp_path.glob("*.o")))
+    assert len(objects) == len(kb.KERNELS)
+    names = subprocess.run(
+        ["arm-none-eabi-nm", "-u", *objects], check=True, capture_output=True, text=True
+    ).stdout
+    needed = {line.split()[-1] for line in names.splitlines() if line.strip().startswith("U ")}
+    outside = {name for name in needed if not name.startswith("poet_")}
+    assert outside <= ALLOWED | (set() if hard else SOFT_FLOAT), outside
+    sizes = subprocess.run(
+        ["arm-none-eabi-size", "-t", *objects], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    text, data, bss = map(int, sizes[-1].split()[:3])
+    assert text < 64 * 1024
+    assert (data, bss) == (0, 0)
+    frames = [line.split("\t") for path in tmp_path.glob("*.su") for line in path.open()]
+    assert max(int(frame[1]) for frame in frames) <= 640
+    assert {frame[2].strip() for frame in frames} <= {"static", "dynamic,bounded"}
+
+
+@pytest.mark.parametrize("fused", [0, 1])
+def test_sanitizers_find_nothing(tmp_path, fused):
+    program = tmp_path / "sanitize"
+    source = kb.ROOT / "tests" / "host" / "kernels_sanitize.c"
+    command = ["gcc", "-std=c11", "-ffp-contract=off", f"-I{kb.ROOT / 'firmware' / 'include'}"]
+    command += ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command += [*kb.WARNINGS, f"-DPOET_FMA_FUSED={fused}", "-o", str(program)]
+    files = [str(source), *map(str, [*kb.KERNELS, kb.REFERENCE])]
+    subprocess.run([*command, *files, "-lm"], check=True)
+    done = subprocess.run([str(program), "400"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "400 rounds\n"), done.stdout + done.stderr
+
+
+def awkward_cases() -> list[bench.Case]:
+    """Shapes that end in the middle of a block, for the cores whose code the host cannot run."""
+    cases = []
+    for size in (1, 2, 3, 4, 5, 6, 7, 9):
+        for c, m, k, stride, groups in (
+            (1, 5, 3, 1, 1), (6, 7, 3, 1, 1), (5, 3, 3, 2, 1), (3, 6, 5, 1, 3), (4, 4, 2, 1, 4),
+            (7, 9, 1, 1, 1), (6, 6, 3, 1, 6),
+        ):  # fmt: skip
+            label = f"a{size}_{c}_{m}_{k}_{stride}_{groups}"
+            cases += bench.conv(label, 2, c, size, m, k, stride, groups)
+    for n, k, m, rows in ((1, 9, 7, 1), (3, 6, 10, 0), (7, 33, 5, 1), (6, 5, 9, 0)):
+        cases += bench.dense(f"d{n}_{k}_{m}_{rows}", n, k, m, rows)
+    cases += bench.pool("p7_3_2", 3, 7, 3, 2) + bench.pool("p5_2_1", 2, 5, 2, 1)
+    return cases + bench.all_cases()
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", [core.name for core in bench.CORES])
+def test_bits_on_the_core(core):
+    """In the emulator the fast kernels give the bits of the plain ones: vector lanes included."""
+    target = next(c for c in bench.CORES if c.name == core)
+    cases = awkward_cases()
+    assert bench.differing(target, cases) == []
+
+
+@pytest.mark.qemu
+def test_instruction_counts_hold():
+    """The committed counts of the Cortex-M7 are not exceeded by more than 2 %."""
+    core = next(c for c in bench.CORES if c.name == "m7")
+
+
+    baseline = json.loads(Path(bench.BASELINE).read_text(encoding="utf-8"))
+    counts = bench.count(core, bench.all_cases(), "poet")
+    assert set(counts) == set(baseline["m7"])
+    assert bench.regressions({"m7": counts}, baseline) == []

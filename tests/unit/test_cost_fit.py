@@ -1,0 +1,74 @@
+"""tools/fit_costs.py: known prices come back, none is negative, the table is a board's table."""
+
+import importlib.util
+import json
+import tomllib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poet_mcu import resources
+from poet_mcu.board.schema import KERNEL_FAMILIES, CostRow
+
+SPEC = importlib.util.spec_from_file_location(
+    "fit_costs", resources.root() / "tools" / "fit_costs.py"
+)
+fit_costs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(fit_costs)
+
+PRICES = {"mac": 2.5, "element": 12.0, "transcendental": 80.0, "call": 400.0}
+
+
+def made_up_counts():
+    """Counts of cores on which every family has exactly PRICES."""
+    counts = {}
+    for case in fit_costs.all_cases():
+        cost = fit_costs.features(case)
+        counts[case.name] = (
+            PRICES["mac"] * cost.macs
+            + PRICES["element"] * cost.elements
+            + PRICES["transcendental"] * cost.transcendental
+            + PRICES["call"]
+        )
+    return counts
+
+
+def test_prices_of_made_up_counts_come_back():
+    table = fit_costs.family_table(made_up_counts(), fit_costs.all_cases())
+    assert list(table) == list(KERNEL_FAMILIES)
+    for family, (_, _, median, worst) in table.items():
+        assert worst == pytest.approx(1, abs=1e-3), family
+        assert 1 <= median <= worst
+    conv, loss = table["conv_fwd"][0], table["loss"][0]
+    assert conv == pytest.approx([2.5, 12.0, 0.0, 400.0], rel=1e-3)
+    assert loss == pytest.approx([0.0, 12.0, 80.0, 400.0], rel=1e-3)
+
+
+def test_written_tables_are_valid_and_complete(tmp_path):
+    counts = tmp_path / "counts.json"
+    counts.write_text(json.dumps({core: made_up_counts() for core in fit_costs.TABLES}))
+    assert fit_costs.main(["--counts", str(counts), "--out", str(tmp_path)]) == 0
+    shipped = {path.stem for path in (resources.boards() / "cost").glob("*.toml")} - {"host"}
+    assert {path.stem for path in tmp_path.glob("*.toml")} == shipped
+    for path in tmp_path.glob("*.toml"):
+        rows = tomllib.loads(path.read_text(encoding="utf-8"))["cost"]
+        assert set(rows) == set(KERNEL_FAMILIES)
+        for row in rows.values():
+            assert CostRow.model_validate(row).estimated == ("m55" in path.stem)
+
+
+def test_missing_counts_are_said(tmp_path, capsys):
+    assert fit_costs.main(["--counts", str(tmp_path / "no.json")]) == 2
+    assert "no.json: expected counts, got No such file" in capsys.readouterr().err
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 10**6)] * 4), min_size=1, max_size=8))
+def test_prices_are_never_negative(cases):
+    rows = np.array([(a, b, 0, 1) for a, b, _, _ in cases], float)
+    counts = np.array([c for _, _, c, _ in cases], float)
+    prices = fit_costs.fit(rows, counts)
+    assert (prices >= 0).all()
+    assert prices[2] == 0
+    assert (rows @ prices > 0).all()

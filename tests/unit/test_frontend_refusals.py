@@ -1,0 +1,208 @@
+"""Operators in a form that is refused, and the choice of what to train."""
+
+import models as m
+import numpy as np
+import pytest
+from models import node, refusal, weights
+from onnx import helper, numpy_helper
+
+from poet_mcu.errors import InputError, ModelError
+from poet_mcu.frontend.onnx_import import weight_names
+from poet_mcu.frontend.select import selector
+
+# --- operators --------------------------------------------------------------------------------
+
+
+def window(op="Conv", x=(1, 2, 5, 5), w=(3, 2, 3, 3), **attrs):
+    if op == "MaxPool":
+        return m.model([node(op, "x", "y", "n", **attrs)], x, y=["u"] * len(x))
+    return m.model([node(op, "x w", "y", "n", **attrs)], x, {"w": weights(*w)}, y=["u"] * len(x))
+
+
+@pytest.mark.parametrize(
+    ("proto", "words"),
+    [
+        (
+            window(x=(1, 2, 5), w=(3, 2, 3)),
+            (
+                "(Conv): expected 2-D Conv on [N, C, H, W], got an input of shape [1, 2, 5]; "
+                "reshape to 4 dimensions before export"
+            ),
+        ),
+        (
+            window("MaxPool", x=(1, 2, 5), kernel_shape=[2]),
+            "(MaxPool): expected 2-D MaxPool on [N, C, H, W], got an input of shape [1, 2, 5]",
+        ),
+        (
+            window(pads=[1, 1, -1, 0]),
+            (
+                "(Conv): expected four pads of 0..32767, got [1, 1, -1, 0]; "
+                "crop with a smaller input instead of negative pads"
+            ),
+        ),
+        (window(strides=[0, 1]), "(Conv): expected two strides of 1..32767, got [0, 1]"),
+        (window(dilations=[1]), "(Conv): expected two dilations of 1..32767, got [1]"),
+        (window(group=0), "(Conv): expected group 1..32767, got 0"),
+        (window(group=2), "(Conv): expected 4 input channels for w (3, 2, 3, 3), got 2"),
+        (
+            window(kernel_shape=[2, 2]),
+            "(Conv): expected kernel_shape [3, 3] as in 'w', got [2, 2]",
+        ),
+        (
+            window(auto_pad="SAME"),
+            (
+                "(Conv): expected auto_pad NOTSET, VALID, SAME_UPPER or SAME_LOWER, got SAME; "
+                "export with explicit pads"
+            ),
+        ),
+        (window(x=(1, 2, 2, 2)), "(Conv): expected a kernel that fits the padded input, got w "),
+        (
+            window("MaxPool", kernel_shape=[16, 16], x=(1, 1, 20, 20)),
+            "(MaxPool): expected a window of at most 255 elements, got (16, 16)",
+        ),
+    ],
+)
+def test_window_refusals(proto, words, tmp_path):
+    assert f"node 0 'n' {words}" in refusal(proto, tmp_path)
+
+
+def test_max_pool_indices(tmp_path):
+    proto = m.model([node("MaxPool", "x", "y i", "n", kernel_shape=[2, 2])], [1, 1, 4, 4])
+    assert refusal(proto, tmp_path) == (
+        "node 0 'n' (MaxPool): expected MaxPool with one output, got Indices 'i'; "
+        "export without return_indices"
+    )
+
+
+def test_computed_kernel(tmp_path):
+    proto = m.model([node("Conv", "x x", "y", "n")], [1, 1, 3, 3])
+    assert refusal(proto, tmp_path) == (
+        "node 0 'n' (Conv): expected the kernel as an initializer or constant, got 'x', which is "
+        "computed; export with fixed values"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "x", "words"),
+    [
+        ("x x", (3, 3), "expected a stored weight as second operand, got the computed 'x'; "),
+        ("w x", (3, 3), "expected the weight as second operand, got the constant 'w' as first; "),
+        ("x w", (3,), "expected an input with 2 or more dimensions, got [3]"),
+        ("x v", (2, 3, 3), "expected a weight of 2 dimensions, got [2, 3, 3]"),
+    ],
+)
+def test_matmul_refusals(names, x, words, tmp_path):
+    tensors = {"w": weights(3, 3), "v": weights(2, 3, 3)}
+    proto = m.model([node("MatMul", names, "y", "n")], x, tensors)
+    assert refusal(proto, tmp_path).startswith(f"node 0 'n' (MatMul): {words}")
+
+
+def test_add_with_broadcast(tmp_path):
+    proto = m.model([node("Add", "x b", "y", "n")], [2, 3, 4, 4], {"b": weights(3, 1, 1)})
+    assert refusal(proto, tmp_path) == (
+        "node 0 'n' (Add): expected two operands of one shape, got 'x' [2, 3, 4, 4] and 'b' "
+        "[3, 1, 1]; only the bias of a Conv, Gemm or MatMul may broadcast"
+    )
+
+
+def test_relu_of_a_constant(tmp_path):
+    nodes = [node("Relu", "c", "r", "n"), node("Add", "x r", "y")]
+    proto = m.model(nodes, [1, 3], {"c": weights(1, 3)})
+    assert refusal(proto, tmp_path) == (
+        "node 0 'n' (Relu): expected a value that depends on the input, got the constant 'c'; "
+        "fold it before export"
+    )
+
+
+def test_dropout_in_training_mode(tmp_path):
+    nodes = [node("Relu", "x", "r"), node("Dropout", "r ratio mode", "y", "drop")]
+    tensors = {"ratio": np.asarray(0.5, np.float32), "mode": np.asarray(True)}
+    assert refusal(m.model(nodes, [1, 3], tensors), tmp_path) == (
+        "node 1 'drop' (Dropout): expected training_mode=false, got true; "
+        "export in evaluation mode (model.eval())"
+    )
+    nodes[1] = node("Dropout", "r", "d mask", "drop")
+    nodes += [node("Cast", "mask", "f", to=1), node("Add", "d f", "y")]
+    assert refusal(m.model(nodes, [1, 3]), tmp_path).startswith(
+        "node 1 'drop' (Dropout): expected Dropout without its mask, got 'mask' in use"
+    )
+
+
+@pytest.mark.parametrize(("value", "count"), [(np.nan, 1), (np.inf, 2)])
+def test_weights_that_are_not_finite(value, count, tmp_path):
+    w = weights(3, 2)
+    w.ravel()[:count] = value
+    proto = m.model([node("MatMul", "x w", "y", "n")], [1, 3], {"w": w})
+    assert refusal(proto, tmp_path) == (
+        f"node 0 'n' (MatMul): expected finite numbers in tensor 'w', got {count} NaN or infinite "
+        "elements; repair or retrain the model"
+    )
+
+
+@pytest.mark.parametrize("kind", ["float16", "float64"])
+def test_weights_of_another_type(kind, tmp_path):
+    proto = m.model([node("MatMul", "x w", "y", "n")], [1, 3], {"w": weights(3, 2).astype(kind)})
+    assert refusal(proto, tmp_path) == (
+        f"node 0 'n' (MatMul): expected float32 in tensor 'w', got {kind}; "
+        "convert the model to float32 before export"
+    )
+
+
+def test_empty_weight(tmp_path):
+    proto = m.model([node("MatMul", "x w", "y", "n")], [1, 3], {"w": weights(3, 0)}, y=[1, 0])
+    assert "expected elements in tensor 'w', got shape [3, 0]" in refusal(proto, tmp_path)
+
+
+def test_sparse_initializer(tmp_path):
+    proto = m.model([node("Relu", "x", "y", "r")], [1, 3])
+    values = numpy_helper.from_array(np.float32([1]), "sp")
+    index = numpy_helper.from_array(np.int64([0]), "sp_i")
+    proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, index, [3]))
+    assert "model: expected dense initializers, got sparse; store them dense" in refusal(
+        proto, tmp_path
+    )
+
+
+def test_types_that_do_not_fit(tmp_path):
+    proto = m.model([node("Reshape", "x x", "y", "n")], [1, 3], y=[1, 3])
+    assert "expected" in refusal(proto, tmp_path)
+    assert "(Reshape): expected the shape as an initializer or constant" in refusal(proto, tmp_path)
+
+
+# --- B7: selection ----------------------------------------------------------------------------
+
+NAMES = ["conv1.weight", "conv1.bias", "fc.weight", "a[0].w"]
+
+
+def test_selector():
+    assert selector([], [], NAMES) == frozenset(NAMES)
+    assert selector(["*.weight"], [], NAMES) == {"conv1.weight", "fc.weight"}
+    assert selector([], ["conv1.*"], NAMES) == {"fc.weight", "a[0].w"}
+    assert selector(["conv1.*", "fc.*"], ["*.bias"], NAMES) == {"conv1.weight", "fc.weight"}
+    assert selector(["a[0].w"], [], NAMES) == {"a[0].w"}
+    assert selector(["*"], ["*"], NAMES) == frozenset()
+
+
+def test_misspelt_pattern_names_the_nearest():
+    with pytest.raises(InputError) as error:
+        selector([], ["conv1.wieght"], NAMES)
+    assert str(error.value) == (
+        "--freeze 'conv1.wieght': expected a pattern that matches a weight, got no match; "
+        "did you mean 'conv1.weight' or 'fc.weight' or 'conv1.bias'?"
+    )
+    with pytest.raises(InputError, match=r"--train 'zzz'.*; the weights are 'conv1\.weight', "):
+        selector(["zzz"], [], NAMES)
+    with pytest.raises(InputError, match="no match; the model has none"):
+        selector(["*"], [], [])
+    with pytest.raises(InputError, match=r"'n7' and 2 more$"):
+        selector(["zzz"], [], [f"n{i}" for i in range(10)])
+
+
+def test_weight_names_are_float_weights_only(tmp_path):
+    """B5: shapes and other integers are never trainable."""
+    nodes = [node("Reshape", "x s", "v"), node("Gemm", "v w b", "y")]
+    tensors = {"s": np.asarray([1, 6], np.int64), "w": weights(6, 2), "b": weights(2)}
+    path = m.save(m.model(nodes, ["N", 2, 3], tensors), tmp_path / "m.onnx")
+    assert weight_names(path) == ("w", "b")
+    with pytest.raises(ModelError, match="expected a supported operator, got Abs"):
+        weight_names(m.save(m.model([node("Abs", "x", "y")], [1]), path))
