@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import torch
-from torch.nn import functional
 from onnx import numpy_helper
+from torch.nn import functional
 
 from poet_mcu.ir.graph import Graph, Role
 

@@ -1,5 +1,5 @@
 /* Counts the instructions of each kernel call of bench_cases.h, which bench_kernels.py writes, or,
- * when a case names the plain kernel too, compares its results with those of the plain kernel bit for bit.
+ * when a case names the plain kernel too, compares the results of both bit for bit.
  *
  * A complete firmware of its own: vectors, FPU on, SysTick, output by semihosting. Under QEMU's
  * "-icount shift=0" one instruction takes 1 ns, so SysTick's clock gives instructions exactly.

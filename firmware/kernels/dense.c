@@ -42,8 +42,10 @@ POET_INLINE void product_block(const product *p, const poet_sum *sum, int32_t i,
     const float *left = p->left + i * p->left_row;
     const int32_t next = p->left_row;
     const poet_lanes lanes = poet_lanes_at(p->right + j * step, 0, step, 2 * step, 3 * step);
-    const poet_rows from = {left, left + ((rows > 1) ? next : 0), left + ((rows > 2) ? 2 * next : 0),
-                            left + ((rows > 2) ? 3 * next : 0)};
+    const int32_t second = (rows > 1) ? next : 0; /* rows past the block read the first again */
+    const int32_t third = (rows > 2) ? 2 * next : 0;
+    const int32_t fourth = (rows > 2) ? 3 * next : 0;
+    const poet_rows from = {left, left + second, left + third, left + fourth};
     poet_block acc;
     acc.r0 = start_of_four(p, i, j);
     acc.r1 = (rows > 1) ? start_of_four(p, i + 1, j) : acc.r0;

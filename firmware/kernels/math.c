@@ -40,12 +40,13 @@ float poet_expf(float x)
     float r = POET_FMA(-count, LN2_HIGH, x);
     r = POET_FMA(-count, LN2_LOW, r);
 
-    /* e^r = 1 + r + r^2 q(r) on |r| <= 0.35, q within 2^-28 of the result. */
-    float q = 0x1.6a1a72p-10F;
-    q = POET_FMA(q, r, 0x1.123fc6p-7F);
-    q = POET_FMA(q, r, 0x1.555916p-5F);
-    q = POET_FMA(q, r, 0x1.55548ap-3F);
-    q = POET_FMA(q, r, 0x1.fffffcp-2F);
+    /* e^r = 1 + r + r^2 q(r) on |r| <= 0.35, q within 2^-34 of the result. */
+    float q = 0x1.9f02cap-13F;
+    q = POET_FMA(q, r, 0x1.6d945cp-10F);
+    q = POET_FMA(q, r, 0x1.11128p-7F);
+    q = POET_FMA(q, r, 0x1.555486p-5F);
+    q = POET_FMA(q, r, 0x1.555554p-3F);
+    q = POET_FMA(q, r, 0x1p-1F);
     const float result = 1.0F + POET_FMA(r * r, q, r);
 
     /* Two factors, because 2^128 is no float and 2^-150 is no normal one: the first product is

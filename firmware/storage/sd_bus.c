@@ -40,7 +40,7 @@ bool poet_sd_wait_ready(const poet_spi_bus *bus, uint32_t limit_us)
 {
     const uint32_t start = bus->micros(bus->context);
     for (;;) {
-        /* The clock is read before the line, so a long pause of ours is not taken for the card's. */
+        /* The clock is read before the line: a long pause of ours is not taken for the card's. */
         const uint32_t now = bus->micros(bus->context);
         if (next_byte(bus) == 0xFFu) {
             return true;

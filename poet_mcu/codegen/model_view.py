@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from poet_mcu.cnames import c_string, comment_text
 from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
 from poet_mcu.codegen.steps import CodeNames, step_view
-from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, TensorRow
+from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, StepView, TensorRow
 from poet_mcu.ir.graph import DType, Graph, Role, Value
 from poet_mcu.ir.program import Home, Program
 
@@ -47,27 +47,11 @@ class CodeInput:
 def model_view(code: CodeInput) -> ModelView:
     """The context of the model's templates."""
     names = CodeNames()
-    train = step_view(
-        code.train_graph,
-        code.train,
-        names,
-        "poet_generated_train_step",
-        "One training step: forward, loss, backward, update.",
-        "at",
-    )
-    evaluation = step_view(
-        code.eval_graph,
-        code.evaluation,
-        names,
-        "poet_generated_eval_step",
-        "One evaluation: forward only.",
-        "ev",
-    )
+    train, evaluation = _steps(code, names)
     pages = (
         *_page_rows(code.train_graph, code.train),
         *_page_rows(code.eval_graph, code.evaluation),
     )
-    arrays = _arrays(code.train_graph, names)
     return ModelView(
         banner=code.banner,
         abi_version=ABI_VERSION,
@@ -86,10 +70,31 @@ def model_view(code: CodeInput) -> ModelView:
         descriptors=tuple(names.descriptors.values()),
         train=train,
         evaluation=evaluation,
-        arrays=arrays,
+        arrays=_arrays(code.train_graph, names),
         tensors=_tensor_rows(code, names),
         pages=pages,
     )
+
+
+def _steps(code: CodeInput, names: CodeNames) -> tuple[StepView, StepView]:
+    """The two functions; offsets of a training step are named at_..., of an evaluation ev_..."""
+    train = step_view(
+        code.train_graph,
+        code.train,
+        names,
+        "poet_generated_train_step",
+        "One training step: forward, loss, backward, update.",
+        "at",
+    )
+    evaluation = step_view(
+        code.eval_graph,
+        code.evaluation,
+        names,
+        "poet_generated_eval_step",
+        "One evaluation: forward only.",
+        "ev",
+    )
+    return train, evaluation
 
 
 def tensor_name(value: Value) -> str:

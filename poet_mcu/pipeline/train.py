@@ -11,6 +11,7 @@ import numpy as np
 
 from poet_mcu.errors import DeviceError
 from poet_mcu.frontend.export import save_with_weights
+from poet_mcu.pipeline.dataset import Dataset
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.session import Session
 from poet_mcu.pipeline.target import connect, open_folder
@@ -63,36 +64,49 @@ def train(
     prepared = build.prepared()
     data = train_data(prepared, options.data)
     test = train_data(prepared, options.test) if options.test else None
-    classes = np.issubdtype(data.y.dtype, np.integer)
-    rng = np.random.default_rng(options.seed)
-    total = options.epochs * data.steps_per_epoch
-    losses: list[float] = []
-    facts: dict[str, Any] = {"board": build.board.name, "steps": total, "samples": data.samples}
+    facts: dict[str, Any] = {"board": build.board.name, "samples": data.samples}
     with connect(build, port, serial=serial) as board:
         session = Session(board)
         board.reset_model()
-        if test is not None and classes:
-            facts["accuracy_before"] = session.accuracy(test)
-        for epoch in range(options.epochs):
-            for x, y in data.epoch(rng):
-                loss = session.train_step(x, y, options.lr).loss
-                losses.append(loss)
-                _require_finite(loss, len(losses))
-                watch(TrainProgress(epoch, len(losses), total, loss))
-        if test is not None and classes:
-            facts["accuracy_after"] = session.accuracy(test)
+        facts |= _accuracy(session, test, "accuracy_before")
+        losses = _epochs(session, data, options, watch)
+        facts |= _accuracy(session, test, "accuracy_after")
         counters = board.counters()
         weights = session.parameters()
-    facts["loss_first"], facts["loss_last"] = losses[0], losses[-1]
     last = losses[-data.steps_per_epoch :]
-    facts["loss_last_epoch"] = sum(last) / len(last)
-    facts["stack_used_bytes"] = counters.stack_bytes - counters.stack_free_bytes
-    facts["stack_bytes"] = counters.stack_bytes
+    facts |= {
+        "steps": len(losses),
+        "loss_first": losses[0],
+        "loss_last": losses[-1],
+        "loss_last_epoch": sum(last) / len(last),
+        "stack_bytes": counters.stack_bytes,
+        "stack_used_bytes": counters.stack_bytes - counters.stack_free_bytes,
+    }
     if options.save is not None:
         shaped = {n: a.reshape(_shape(prepared, n)) for n, a in weights.items()}
         save_with_weights(folder / "model.onnx", shaped, options.save)
         facts["saved"] = str(options.save)
     return facts
+
+
+def _accuracy(session: Session, test: Dataset | None, key: str) -> dict[str, float]:
+    if test is None or not np.issubdtype(test.y.dtype, np.integer):
+        return {}
+    return {key: session.accuracy(test)}
+
+
+def _epochs(session: Session, data: Dataset, options: TrainOptions, watch: Watch) -> list[float]:
+    """The loss of every step."""
+    rng = np.random.default_rng(options.seed)
+    total = options.epochs * data.steps_per_epoch
+    losses: list[float] = []
+    for epoch in range(options.epochs):
+        for x, y in data.epoch(rng):
+            loss = session.train_step(x, y, options.lr).loss
+            losses.append(loss)
+            _require_finite(loss, len(losses))
+            watch(TrainProgress(epoch, len(losses), total, loss))
+    return losses
 
 
 def _shape(prepared: Prepared, name: str) -> tuple[int, ...]:

@@ -78,16 +78,10 @@ def validate(
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
-        ours = _run(Session(board), work)
+        ours = run_steps(Session(board), work)
     faults = _counter_faults(build, ours, steps)
-    twin_equal: bool | None = None
-    if build.has_twin:
-        progress("training on this machine")
-        with connect_twin(build) as board:
-            twin = _run(Session(board), work)
-        different = _bit_faults(ours, twin)
-        twin_equal = not different
-        faults += different
+    different = _twin_faults(build, ours, work, progress)
+    faults += different or []
     progress("comparing with the reference")
     worst = _reference_difference(prepared, ours, work)
     if not worst <= REFERENCE_TOLERANCE:
@@ -97,10 +91,23 @@ def validate(
         )
     if dump is not None:
         _dump(dump, prepared, ours)
-    return Validation(ours, tuple(faults), _facts(build, ours, steps, worst, twin_equal, faults))
+    equal = None if different is None else not different
+    return Validation(ours, tuple(faults), _facts(build, ours, steps, worst, equal, faults))
 
 
-def _run(session: Session, work: list[tuple[Array, Array]]) -> Run:
+def _twin_faults(
+    build: BuildFolder, ours: Run, work: list[tuple[Array, Array]], progress: Progress
+) -> list[str] | None:
+    """Differences from the same program on this machine; None where it was not built."""
+    if not build.has_twin:
+        return None
+    progress("training on this machine")
+    with connect_twin(build) as board:
+        return _bit_faults(ours, run_steps(Session(board), work))
+
+
+def run_steps(session: Session, work: list[tuple[Array, Array]]) -> Run:
+    """Train from the start values on ``work``; losses, weights, counters per run."""
     session.board.reset_model()
     before = session.board.counters()
     losses, cycles = [], 0

@@ -90,7 +90,10 @@ def _start(
 def shortest_deadline(
     problem: Problem, options: SolveOptions | None = None, *, backend: Backend | None = None
 ) -> float | None:
-    """Seconds of the fastest plan found within ``memory_bytes``; None when none was found."""
+    """Seconds of the fastest plan found within ``memory_bytes``; None when none was found.
+
+    Proven shortest unless the solver stops at its limit. ``problem.deadline_s`` is not used.
+    """
     options = options or SolveOptions()
     patient = replace(problem, deadline_s=None)
     if proven_infeasible(patient, options):

@@ -45,11 +45,11 @@ def training_graph(forward: Graph, loss: str, optimizer: str, *, has_softmax: bo
         )
     if not forward.with_role(Role.PARAMETER):
         raise ModelError(
-            f"expected at least one trainable parameter, got none; check --train and --freeze"
+            "expected at least one trainable parameter, got none; check --train and --freeze"
         )
     needed = depends_on_parameters(forward)
     if forward.root(logits.id) not in needed:
-        raise ModelError(f"expected the output to depend on a trainable parameter, got none")
+        raise ModelError("expected the output to depend on a trainable parameter, got none")
     build = GraphBuilder.extend(forward)
     build.phase = Phase.LOSS
     operator, label_type = LOSSES[loss]

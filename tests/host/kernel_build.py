@@ -15,11 +15,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = sorted((ROOT / "firmware" / "kernels").glob("*.c"))
 REFERENCE = ROOT / "tests" / "host" / "reference_kernels.c"
-WARNINGS = (
-    "-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wdouble-promotion "
-    "-Wfloat-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual "
-    "-Wcast-align -Wundef -Wvla -Wswitch-enum -Wwrite-strings"
-).split()
+_WARNINGS = """-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion
+    -Wdouble-promotion -Wfloat-conversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wcast-qual -Wcast-align -Wundef -Wvla -Wswitch-enum -Wwrite-strings"""
+WARNINGS = _WARNINGS.split()
 BASE = ["-std=c11", "-ffp-contract=off", "-ffreestanding", f"-I{ROOT / 'firmware' / 'include'}"]
 HAS_FMA = " fma " in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
 

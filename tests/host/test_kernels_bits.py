@@ -76,7 +76,7 @@ def check(lib, name, shape, inputs, size):
 
 
 @pytest.mark.parametrize("fused", MODES)
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(v=conv_shapes(), seed=st.integers(0, 1000))
 def test_convolution(fused, v, seed):
     lib = kb.library(kb.Build(fused))
@@ -88,11 +88,8 @@ def test_convolution(fused, v, seed):
 def same(n, c, size, m, k, stride=1, groups=1):
     pad = k // 2
     out = (size + 2 * pad - k) // stride + 1
-    return {
-        **{"n": n, "c": c, "h": size, "w": size, "m": m, "oh": out, "ow": out, "kh": k, "kw": k},
-        **{"stride_h": stride, "stride_w": stride, "pad_top": pad, "pad_left": pad},
-        **{"dilation_h": 1, "dilation_w": 1, "groups": groups},
-    }
+    values = (n, c, size, size, m, out, out, k, k, stride, stride, pad, pad, 1, 1, groups)
+    return dict(zip(kb.CONV.split(), values, strict=True))
 
 
 REAL_LAYERS = {
@@ -118,9 +115,7 @@ def test_convolution_of_real_layers(fused, layer):
 
 @pytest.mark.parametrize("fused", MODES)
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(
-    n=st.integers(1, 18), k=st.integers(1, 40), m=st.integers(1, 20), seed=st.integers(0, 999)
-)
+@given(n=st.integers(1, 18), k=st.integers(1, 40), m=st.integers(1, 20), seed=st.integers(0, 999))
 def test_dense(fused, n, k, m, seed):
     lib = kb.library(kb.Build(fused))
     rng = np.random.default_rng(seed)
@@ -157,7 +152,7 @@ def pool_shapes(draw):
     return v
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(v=pool_shapes(), seed=st.integers(0, 999), dirt=st.sampled_from(["none", "ties", "nan"]))
 def test_max_pooling(v, seed, dirt):
     lib = kb.library(kb.Build())

@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 import torch
 from test_kernels_bits import REAL_LAYERS, conv_arrays, conv_calls
-from torch.nn import functional as F
+from torch.nn import functional
 
 TOLERANCE = 1e-5
 MODES = [0, 1]
 
+
+def layer_of(*values):
+    return dict(zip(kb.CONV.split(), values, strict=True))
+
+
 UNUSUAL = {
-    "strided, dilated, grouped": {
-        **{"n": 3, "c": 6, "h": 11, "w": 9, "m": 10, "oh": 4, "ow": 7, "kh": 3, "kw": 2},
-        **{"stride_h": 2, "stride_w": 1, "pad_top": 1, "pad_left": 2, "dilation_h": 2},
-        **{"dilation_w": 3, "groups": 2},
-    },
-    "kernel larger than input": {
-        **{"n": 1, "c": 2, "h": 2, "w": 2, "m": 5, "oh": 2, "ow": 1, "kh": 4, "kw": 5},
-        **{"stride_h": 1, "stride_w": 1, "pad_top": 3, "pad_left": 0, "dilation_h": 1},
-        **{"dilation_w": 1, "groups": 1},
-    },
+    "strided, dilated, grouped": layer_of(3, 6, 11, 9, 10, 4, 7, 3, 2, 2, 1, 1, 2, 2, 3, 2),
+    "kernel larger than input": layer_of(1, 2, 2, 2, 5, 2, 1, 4, 5, 1, 1, 3, 0, 1, 1, 1),
 }
 LAYERS = REAL_LAYERS | UNUSUAL
 
@@ -42,9 +39,9 @@ def torch_conv(v, arrays):
     tw = torch.from_numpy(w).view(v["m"], cg, v["kh"], v["kw"]).double().requires_grad_()
     tb = torch.from_numpy(b).double().requires_grad_()
     top, left = v["pad_top"], v["pad_left"]
-    padded = F.pad(tx, (left, after(v, "w", left), top, after(v, "h", top)))
+    padded = functional.pad(tx, (left, after(v, "w", left), top, after(v, "h", top)))
     stride, dilation = (v["stride_h"], v["stride_w"]), (v["dilation_h"], v["dilation_w"])
-    y = F.conv2d(padded, tw, tb, stride, 0, dilation, v["groups"])
+    y = functional.conv2d(padded, tw, tb, stride, 0, dilation, v["groups"])
     y.backward(torch.from_numpy(dy).view_as(y).double())
     return [t.detach().numpy().ravel() for t in (y, tx.grad, tw.grad, tb.grad)]
 
@@ -61,8 +58,13 @@ def test_convolution_is_torch_conv2d(fused, layer):
         kb.call(lib, f"poet_{name}_f32", kb.shape_of(kb.CONV, v), *inputs, out)
         assert kb.relative(out, expected) < TOLERANCE, name
     db = np.full(v["m"], np.nan, np.float32)
-    kb.call(lib, "poet_channel_sum_f32", (ctypes.c_int32 * 3)(v["n"], v["m"], v["oh"] * v["ow"]),
-            arrays[3], db)
+    kb.call(
+        lib,
+        "poet_channel_sum_f32",
+        (ctypes.c_int32 * 3)(v["n"], v["m"], v["oh"] * v["ow"]),
+        arrays[3],
+        db,
+    )
     assert kb.relative(db, want[3]) < TOLERANCE
 
 
@@ -74,7 +76,7 @@ def test_dense_is_torch_linear(fused, by_output):
     x, w, dy = (rng.standard_normal(s, np.float32) for s in ((n, k), (m, k), (n, m)))
     b = rng.standard_normal(m, np.float32)
     tx, tw = (torch.from_numpy(a).double().requires_grad_() for a in (x, w))
-    ty = F.linear(tx, tw, torch.from_numpy(b).double())
+    ty = functional.linear(tx, tw, torch.from_numpy(b).double())
     ty.backward(torch.from_numpy(dy).double())
     shape = (ctypes.c_int32 * 4)(n, k, m, by_output)
     stored = w if by_output else np.ascontiguousarray(w.T)
@@ -107,7 +109,7 @@ def test_pooling_is_torch_max_pool2d(kernel, stride, pad):
     rng = np.random.default_rng(4)
     x = rng.integers(-3, 3, (5, 9, 8)).astype(np.float32)  # many ties
     tx = torch.from_numpy(x).requires_grad_()
-    ty = F.max_pool2d(tx[None], kernel, stride, pad)[0]
+    ty = functional.max_pool2d(tx[None], kernel, stride, pad)[0]
     dy = rng.standard_normal(ty.shape).astype(np.float32)
     ty.backward(torch.from_numpy(dy))
     y, _, dx = run_pool(x, kernel, stride, pad, dy)
@@ -137,7 +139,7 @@ def test_softmax_cross_entropy_is_torchs(scale):
     z = (rng.standard_normal((16, 10)) * scale).astype(np.float32)
     labels = rng.integers(0, 10, 16)
     tz = torch.from_numpy(z).double().requires_grad_()
-    want = F.cross_entropy(tz, torch.from_numpy(labels))
+    want = functional.cross_entropy(tz, torch.from_numpy(labels))
     want.backward()
     loss, dz = run_xent(z, labels)
     assert abs(loss - want.item()) < TOLERANCE * max(1.0, want.item())
@@ -166,7 +168,7 @@ def test_mse_is_torchs():
     lib, rng = kb.library(kb.Build()), np.random.default_rng(7)
     y, t = (rng.standard_normal(33, np.float32) for _ in "yt")
     ty = torch.from_numpy(y).double().requires_grad_()
-    want = F.mse_loss(ty, torch.from_numpy(t).double())
+    want = functional.mse_loss(ty, torch.from_numpy(t).double())
     want.backward()
     loss, dy = np.zeros(1, np.float32), np.zeros_like(y)
     kb.call(lib, "poet_mse_f32", (ctypes.c_int32 * 1)(33), y, t, loss, dy)

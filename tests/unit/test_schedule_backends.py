@@ -45,7 +45,9 @@ def knapsack(n=40):
     weights = [(k * 2654435761) % 99_991 + 50_000 for k in range(n)]
     total = sum(weights) // 2
     for r in range(3):
-        terms = {x: w + 7919 * r * (k % 5) for k, (x, w) in enumerate(zip(columns, weights))}
+        terms = {
+            x: w + 7919 * r * (k % 5) for k, (x, w) in enumerate(zip(columns, weights, strict=True))
+        }
         row = pulp.LpConstraint(pulp.LpAffineExpression(terms), pulp.LpConstraintGE, f"r{r}", total)
         model.addConstraint(row)
     model.setObjective(pulp.LpAffineExpression(dict(zip(columns, weights, strict=True))))
@@ -79,7 +81,11 @@ class Scripted:
     def solve(self, model, limits, **more):
         names = [v.name for v in model.variables()]
         values = self.answer.values
-        return self.answer if values is None else replace(self.answer, values=dict.fromkeys(names, 0.0))
+        return (
+            self.answer
+            if values is None
+            else replace(self.answer, values=dict.fromkeys(names, 0.0))
+        )
 
 
 def test_numbers_near_zero_and_one_change_nothing():
@@ -136,7 +142,9 @@ def test_fixed_columns_and_relaxation(backend):
 
 def test_limit_keeps_the_incumbent_and_the_bound():
     seen = []
-    answer = Highs().solve(knapsack(), Limits(1.0, 0.0, 0.0), watch=lambda o, b: seen.append((o, b)))
+    answer = Highs().solve(
+        knapsack(), Limits(1.0, 0.0, 0.0), watch=lambda o, b: seen.append((o, b))
+    )
     assert answer.status in {SolveStatus.FEASIBLE, SolveStatus.OPTIMAL}
     assert answer.bound <= answer.objective
     assert seen

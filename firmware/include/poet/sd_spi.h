@@ -7,8 +7,8 @@
  * POET_E_ARG null buffer, no bytes, or past the end of the card; POET_E_STATE not open.
  *
  * start_* returns the error itself; wait then has none to report. After POET_E_NO_CARD,
- * POET_E_TIMEOUT, POET_E_CARD_BUSY or POET_E_CARD_CMD the device is closed until open is called. A retry
- * repeats the whole command, so a failed write may have reached any of its blocks.
+ * POET_E_TIMEOUT, POET_E_CARD_BUSY or POET_E_CARD_CMD the device is closed until open is called
+ * again. A retry repeats the whole command, so a failed write may have reached any of its blocks.
  */
 #ifndef POET_SD_SPI_H
 #define POET_SD_SPI_H

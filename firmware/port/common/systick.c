@@ -66,3 +66,16 @@ uint32_t poet_port_micros(void)
 {
     return (uint32_t)(poet_port_cycles() * 2u / (POET_CORE_HZ / HALF_MICROS_PER_SECOND));
 }
+
+void poet_cortex_m_begin_wait(uint32_t irq)
+{
+    __asm volatile("cpsid i" ::: "memory");
+    NVIC_ISER0 = 1u << irq;
+}
+
+void poet_cortex_m_end_wait(uint32_t irq)
+{
+    NVIC_ICER0 = 1u << irq;
+    NVIC_ICPR0 = 1u << irq;
+    __asm volatile("cpsie i" ::: "memory");
+}

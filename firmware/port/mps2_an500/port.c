@@ -12,6 +12,10 @@
 #define UART_STATE_RX_FULL 2u
 #define UART_CTRL POET_REGISTER(0x40004008u)
 #define UART_CTRL_TX_RX 3u
+#define UART_CTRL_RX_INTERRUPT 8u
+#define UART_INTCLEAR POET_REGISTER(0x4000400Cu)
+#define UART_INTCLEAR_RX 2u
+#define UART0_RX_IRQ 0u
 #define UART_BAUDDIV POET_REGISTER(0x40004010u)
 #define UART_BAUD 115200u
 /* Bound of a wait for room, in polls: also used when a fault has stopped the clock. */
@@ -29,9 +33,23 @@ void poet_port_init(void)
     UART_CTRL = UART_CTRL_TX_RX;
 }
 
+/* Sleep until a byte or an interrupt has come; see the lm3s6965evb port. */
+static void sleep_for_byte(void)
+{
+    poet_cortex_m_begin_wait(UART0_RX_IRQ);
+    UART_CTRL = UART_CTRL_TX_RX | UART_CTRL_RX_INTERRUPT;
+    if ((UART_STATE & UART_STATE_RX_FULL) == 0u) {
+        __asm volatile("wfi");
+    }
+    UART_CTRL = UART_CTRL_TX_RX;
+    UART_INTCLEAR = UART_INTCLEAR_RX;
+    poet_cortex_m_end_wait(UART0_RX_IRQ);
+}
+
 int poet_port_getc(void)
 {
     if ((UART_STATE & UART_STATE_RX_FULL) == 0u) {
+        sleep_for_byte();
         return -1;
     }
     return (int)(UART_DATA & 0xFFu);

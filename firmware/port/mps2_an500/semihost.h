@@ -4,8 +4,8 @@
  * enable=on,target=native,arg=NAME); without one, or when it ends in ".elf" (QEMU then gives the
  * firmware's own name), it is card.img in the emulator's working directory. The file must exist;
  * a name takes up to 511 bytes.
- * Statuses: POET_E_NO_CARD the file cannot be opened or its name is too long; POET_E_IO seek, read or write failed;
- * POET_E_ARG null buffer, no bytes or past the end; POET_E_STATE not open.
+ * Statuses: POET_E_NO_CARD the file cannot be opened or its name is too long; POET_E_IO seek, read
+ * or write failed; POET_E_ARG null buffer, no bytes or past the end; POET_E_STATE not open.
  */
 #ifndef POET_PORT_MPS2_SEMIHOST_H
 #define POET_PORT_MPS2_SEMIHOST_H
