@@ -9,7 +9,10 @@ from poet_mcu.schedule.touch import Steps, expand
 
 
 def _base_visits(expanded: Steps) -> list[Visit]:
-    return [Visit(k, frozenset(), optional=False) for k in range(len(expanded.steps))]
+    first = expanded.first_reads()
+    return [
+        Visit(k, frozenset(first.get(k, ())), optional=False) for k in range(len(expanded.steps))
+    ]
 
 
 def keep_all(problem: Problem) -> Schedule:
@@ -22,6 +25,9 @@ def keep_all(problem: Problem) -> Schedule:
     reads = expanded.base_reads()
     hold: dict[int, int] = {}
     for i, producer in expanded.producers().items():
+        if expanded.tensors[i].at_start_paged:
+            hold[i] = max(reads[i], default=producer)
+            continue
         if expanded.steps[producer].backward:
             continue
         forward = [k for k in reads[i] if not expanded.steps[k].backward]
@@ -55,7 +61,7 @@ def page_all(problem: Problem) -> Schedule:
             continue
         last = producer
         for k in reads[i]:
-            if k > last + 1:
+            if k > last + 1 or (last == 0 and expanded.tensors[i].at_start_paged):
                 paged[k].add(i)
             last = k
     visits = [Visit(k, frozenset(some), optional=False) for k, some in enumerate(paged)]
@@ -69,12 +75,13 @@ def recompute_all(problem: Problem) -> Schedule:
     """
     expanded = expand(problem)
     producers = expanded.producers()
+    first = expanded.first_reads()
     visits: list[Visit] = []
     for k, step in enumerate(expanded.steps):
         if step.backward and step.op_id is not None:
             again = _needed_again(expanded, producers, k)
             visits += [Visit(j, frozenset(), optional=True) for j in again]
-        visits.append(Visit(k, frozenset(), optional=False))
+        visits.append(Visit(k, frozenset(first.get(k, ())), optional=False))
     return emit(expanded, visits)
 
 

@@ -28,6 +28,7 @@ class Step:
     recomputable: bool
     backward: bool
     in_place: tuple[tuple[int, int], ...]
+    mutates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,20 @@ class Steps:
         return len(self.steps) - 1
 
     def producers(self) -> dict[int, int]:
-        """Tensor position -> index of the step that writes it first."""
-        return {i: k for k, step in enumerate(self.steps) for i in step.writes}
+        """Tensor position -> index of the step that writes it first.
+
+        The start step for what is on the card when the step begins.
+        """
+        found = {i: 0 for i, tensor in enumerate(self.tensors) if tensor.at_start_paged}
+        return found | {i: k for k, step in enumerate(self.steps) for i in step.writes}
+
+    def first_reads(self) -> dict[int, set[int]]:
+        """Step -> the tensors that it has to read from the card, being the first to read them."""
+        found: dict[int, set[int]] = {}
+        for i, reads in enumerate(self.base_reads()):
+            if self.tensors[i].at_start_paged and reads:
+                found.setdefault(reads[0], set()).add(i)
+        return found
 
     def base_reads(self) -> list[list[int]]:
         """For each tensor position the steps that read it, ascending."""
@@ -106,6 +119,7 @@ def expand(problem: Problem) -> Steps:
                 op.recomputable,
                 op.backward,
                 pairs,
+                tuple(position[i] for i in op.mutates),
             )
         )
     steps.append(Step("end", None, at_end, (), 0.0, 0.0, 0, False, True, ()))
@@ -124,22 +138,27 @@ def _check_ids(problem: Problem, name: str, ids: tuple[int, ...], position: dict
 
 
 def _check_order(problem: Problem, expanded: Steps) -> None:
-    written: set[int] = set()
+    written = {i for i, tensor in enumerate(expanded.tensors) if tensor.at_start_paged}
+    stale: set[int] = set()
+
+    def require(holds: bool, step: Step, i: int, expected: str, got: str) -> None:
+        if not holds:
+            raise InternalError(
+                f"{problem.name}: {step.name}: expected {expected} {expanded.tensors[i].name}, "
+                f"got {got}; this is a bug in the maker of the problem"
+            )
+
     for step in expanded.steps:
         for i in step.reads:
-            if i not in written:
-                raise InternalError(
-                    f"{problem.name}: {step.name}: expected {expanded.tensors[i].name} written "
-                    "before, got no producer; this is a bug in the maker of the problem"
-                )
+            require(i in written, step, i, "a producer before the read of", "no producer")
+            require(i not in stale, step, i, "no read behind the update of", "one")
         for i in step.writes:
-            if i in written:
-                raise InternalError(
-                    f"{problem.name}: {step.name}: expected one producer of "
-                    f"{expanded.tensors[i].name}, got two; "
-                    "this is a bug in the maker of the problem"
-                )
+            require(i not in written, step, i, "one producer of", "two")
             written.add(i)
+        for i in step.mutates:
+            home = expanded.tensors[i].at_start_paged and i in step.reads
+            require(home and not step.recomputable, step, i, "one run that updates its input", "no")
+            stale.add(i)
 
 
 def candidates(expanded: Steps, stage: int) -> list[int]:
@@ -176,11 +195,13 @@ def layout(problem: Problem, *, remat: bool, forward: bool, rounds: int = 1) -> 
             again = candidates(expanded, stage)
             slots.extend(Slot(stage, k) for _ in range(rounds) for k in again)
         slots.append(Slot(stage, stage))
-    return Layout(expanded, tuple(slots), _touches(expanded, slots))
+    return Layout(expanded, tuple(slots), touches_of(expanded, slots))
 
 
-def _touches(expanded: Steps, slots: list[Slot]) -> tuple[tuple[Touch, ...], ...]:
-    touches: list[list[Touch]] = [[] for _ in expanded.tensors]
+def touches_of(expanded: Steps, slots: list[Slot]) -> tuple[tuple[Touch, ...], ...]:
+    touches: list[list[Touch]] = [
+        [Touch(0, read=False)] if tensor.at_start_paged else [] for tensor in expanded.tensors
+    ]
     for s, slot in enumerate(slots):
         step = expanded.steps[slot.step]
         for i in step.reads:
