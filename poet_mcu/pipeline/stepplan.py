@@ -163,7 +163,7 @@ def plan_step(
 
 def least_ram(
     graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
-) -> tuple[int | None, int | None]:
+) -> tuple[int, int]:
     """(bytes of RAM that a placed plan needs at the least budget, bytes proven to be needed).
 
     Parameters, runtime, page states and fragmentation are counted; no deadline.
@@ -171,29 +171,37 @@ def least_ram(
     problem = make_problem(graph, board, budget.arena_bytes)
     homes = budget.arena_bytes - problem.memory_bytes
     smallest = minimum_memory(problem, solve_options(options))
-    if smallest.bytes is None:
-        return None, None
-    free = replace(settings, strategy="optimal", deadline_s=None)
-    plan = _attempt(graph, board, options, smallest.bytes + homes, free)
+    tight = replace(problem, memory_bytes=smallest.bytes)
+    plan = _placed(graph, board, tight, smallest.schedule, None, settings)
     fixed = budget.runtime_bytes
     return plan.ram_bytes + fixed, smallest.proven_bytes + homes + fixed
 
 
 def _attempt(
-    graph: Graph,
-    board: Board,
-    options: Options,
-    arena_bytes: int,
-    settings: StepSettings,
+    graph: Graph, board: Board, options: Options, arena_bytes: int, settings: StepSettings
 ) -> StepPlan:
     problem = make_problem(graph, board, arena_bytes, settings.deadline_s)
     schedule, solution = _schedule(problem, options, settings.strategy)
+    return _placed(graph, board, problem, schedule, solution, settings)
+
+
+def _placed(
+    graph: Graph,
+    board: Board,
+    problem: Problem,
+    schedule: Schedule,
+    solution: Solution | None,
+    settings: StepSettings,
+) -> StepPlan:
+    """The schedule, verified, placed and lowered."""
     metrics = simulate(problem, schedule)
     alignment, first_block = board.arena.alignment_bytes, settings.first_block
     sizes, scratch = padded_sizes(graph, alignment), workspaces(graph)
+    homes = home_bytes(graph, sizes)
+    capacity = problem.memory_bytes + homes
     verify_schedule(graph, schedule, sizes, not_recomputable(graph))
     placement = place(
-        graph, schedule, sizes, scratch, alignment, arena_bytes, first_block, PAGE_ALIGNMENT_BLOCKS
+        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS
     )
     region = region_end_block(placement.pages, first_block)
     verify_placement(
@@ -202,10 +210,7 @@ def _attempt(
     )  # fmt: skip
     program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page)
     verify_program(graph, schedule, placement, program, region)
-    return StepPlan(
-        graph, problem, schedule, metrics, solution, placement, program,
-        home_bytes(graph, sizes), region,
-    )  # fmt: skip
+    return StepPlan(graph, problem, schedule, metrics, solution, placement, program, homes, region)
 
 
 def _schedule(

@@ -106,8 +106,8 @@ def _memory(given: ReportInput, traced: Trace) -> Section:
     facts = given.facts
     text = (
         f"The peak is {format_bytes(facts['peak_bytes'])} ({facts['peak_bytes']} bytes) at "
-        f"{facts['peak_at']}; the budget is {format_bytes(facts['ram_bytes'])}. The arena as placed "
-        f"has {format_bytes(given.placement.arena_bytes)} where at least "
+        f"{facts['peak_at']}; the budget is {format_bytes(facts['ram_bytes'])}. The arena as "
+        f"placed has {format_bytes(given.placement.arena_bytes)} where at least "
         f"{format_bytes(facts['arena_peak_bytes'])} are live at once."
     )
     return Section("ram", "RAM over time", text,

@@ -18,8 +18,8 @@ LABELS = {
     "remat_only": "best with recompute only",
 }
 _HEADINGS = (
-    "plan", "peak", "energy", "compute", "SD", "to this plan", "time", "compute", "stall", "SD read",
-    "SD written", "page-ins", "page-outs", "recomputes",
+    "plan", "peak", "energy", "compute", "SD", "to this plan", "time", "compute", "stall",
+    "SD read", "SD written", "page-outs / -ins", "recomputes",
 )  # fmt: skip
 
 #: terabytes written that a card is sold for: Micron i300 microSD 128 GB (3D QLC), data sheet
@@ -66,8 +66,7 @@ def _row(label: str, entry: Mapping[str, Any], energy_j: float) -> tuple[str, ..
         format_si(entry["stall_s"], "s"),
         format_bytes(entry["sd_read_bytes"]),
         format_bytes(entry["sd_write_bytes"]),
-        str(entry["page_ins"]),
-        str(entry["page_outs"]),
+        f"{entry['page_outs']} / {entry['page_ins']}",
         str(entry["recomputes"]),
     )
 
@@ -106,5 +105,7 @@ def wear_notes(moved_bytes: int, driver: str) -> tuple[str, ...]:
     if not moved_bytes:
         notes.insert(0, "This plan writes nothing to the card.")
     if driver != "sd_spi":
-        notes.append(f"This board pages by '{driver}': on it no card wears. Take it for a real one.")
+        notes.append(
+            f"This board pages by '{driver}': on it no card wears. Take it for a real one."
+        )
     return tuple(notes)
