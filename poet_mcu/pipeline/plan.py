@@ -25,6 +25,7 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    fits,
     largest_working_set,
     shortest_deadline,
     simulate,
@@ -36,8 +37,8 @@ from poet_mcu.units import format_bytes
 Progress = Callable[[str], None]
 
 METRIC_KEYS = (
-    "energy_j", "compute_j", "sd_j", "time_s", "stall_s", "sd_read_bytes", "sd_write_bytes",
-    "recomputes", "page_ins", "page_outs",
+    "energy_j", "compute_j", "sd_j", "wait_j", "time_s", "stall_s", "sd_read_bytes",
+    "sd_write_bytes", "recomputes", "page_ins", "page_outs",
 )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     """``plan`` for a model that has been read."""
     options, board = prepared.options, prepared.board
     budget = budget_of(board, prepared.ram_bytes)
-    problem = make_problem(prepared.train, board, budget.arena_bytes, options.deadline_s)
+    problem = make_problem(prepared.train, board, budget.arena_bytes)
     fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
     if prepared.ram_bytes > board.sram.size_bytes:
         raise PlanInfeasible(
@@ -108,7 +109,7 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
             board,
             options,
             budget,
-            StepSettings("train", options.strategy, options.deadline_s),
+            _train_settings(prepared),
         )
         progress("planning the evaluation")
         evaluation = plan_step(
@@ -127,6 +128,12 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         "arena_bytes": evaluation.placement.arena_bytes
     }
     return Plan(prepared, budget, train, evaluation, facts)
+
+
+def _train_settings(prepared: Prepared) -> StepSettings:
+    options = prepared.options
+    deadline_s, most_written = prepared.deadline_s, options.max_write_bytes
+    return StepSettings("train", options.strategy, deadline_s, max_write_bytes=most_written)
 
 
 def _metrics(metrics: Metrics, fixed_bytes: int) -> dict[str, Any]:
@@ -160,8 +167,7 @@ def _entry(
 
 
 def _status(problem: Problem, metrics: Metrics) -> str:
-    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
-    return "infeasible" if late or metrics.peak_bytes > problem.memory_bytes else "feasible"
+    return "feasible" if fits(problem, metrics) else "infeasible"
 
 
 def baselines(prepared: Prepared, problem: Problem, fixed_bytes: int) -> dict[str, Any]:
@@ -187,7 +193,10 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
     options, problem = prepared.options, train.problem
     solution = train.solution
     status = solution.status.value if solution else "feasible"
-    full = make_problem(prepared.train, prepared.board, budget.arena_bytes, options.deadline_s)
+    full = make_problem(
+        prepared.train, prepared.board, budget.arena_bytes, prepared.deadline_s,
+        options.max_write_bytes,
+    )  # fmt: skip
     others = baselines(prepared, full, fixed_bytes)
     bytes_out = sum(t.nbytes for t in problem.tensors if t.at_start)
     facts = _entry(prepared, problem, fixed_bytes, status, train.metrics, solution)
@@ -197,6 +206,9 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "strategy": options.strategy,
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,
+        "max_write_bytes_per_step": options.max_write_bytes,
+        "training_steps": prepared.steps,
+        "training_deadline_s": options.deadline_s if prepared.steps else None,
         "parameter_bytes": train.home_bytes,
         "input_bytes": bytes_out,
         "arena_peak_bytes": train.arena_peak_bytes,
@@ -219,7 +231,7 @@ def _explain(
     facts: dict[str, Any] = {
         "status": "infeasible" if str(error) == "infeasible" else "unknown",
         "ram_bytes": prepared.ram_bytes,
-        "deadline_s": options.deadline_s,
+        "deadline_s": prepared.deadline_s,
     }
     if facts["status"] == "unknown":
         text = f"{who} within {options.time_limit_s:g} s of solving, got none and no proof"
@@ -232,7 +244,11 @@ def _explain(
     text = f"{who}{without} within {prepared.ram_bytes} bytes"
     if options.strategy != "optimal":
         text += f" by strategy {options.strategy}, got none; choose --strategy optimal, or"
-    if needed is not None and needed <= prepared.ram_bytes and options.deadline_s is not None:
+    fits_ram = needed is not None and needed <= prepared.ram_bytes
+    if fits_ram and options.max_write_bytes is not None:
+        text += f" and {options.max_write_bytes} bytes written a step, got none; "
+        text += "raise --max-write-bytes-per-step, --ram or --deadline"
+    elif fits_ram and options.deadline_s is not None:
         text += _deadline_text(prepared, budget, options, facts)
     else:
         text += (
@@ -265,6 +281,14 @@ def _deadline_text(
     facts["shortest_deadline_s"] = fastest
     shown = f"{fastest:.6g} s" if fastest is not None else "not known"
     return (
-        f" and {options.deadline_s:g} s, got none; the shortest deadline that works at this budget "
-        f"is {shown}"
+        f" and {prepared.deadline_s:g} s a step, got none; the shortest deadline that works at "
+        f"this budget is {shown}{_whole(prepared, fastest)}"
     )
+
+
+def _whole(prepared: Prepared, fastest_s: float | None) -> str:
+    """The shortest time of the whole training, where its deadline was given."""
+    if prepared.steps is None or fastest_s is None:
+        return ""
+    total_s = prepared.steps * fastest_s
+    return f" a step, {total_s:.6g} s for all {prepared.steps} steps"

@@ -9,7 +9,7 @@ from poet_mcu.board.schema import Board
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_names
 from poet_mcu.frontend.select import selector
-from poet_mcu.ir.graph import Graph
+from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.pipeline.options import Options
 from poet_mcu.training.training import evaluation_graph, training_graph
@@ -29,6 +29,18 @@ class Prepared:
     def ram_bytes(self) -> int:
         """The budget for everything in RAM."""
         return self.options.ram_bytes or self.board.sram.size_bytes
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of the whole training whose deadline was given; None: it is one step's."""
+        shape = self.train.with_role(Role.INPUT)[0].shape
+        return self.options.steps(shape[0] if shape else 1)
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Deadline of one training step."""
+        whole_s, steps = self.options.deadline_s, self.steps
+        return whole_s if whole_s is None or steps is None else whole_s / steps
 
 
 def prepare(options: Options) -> Prepared:

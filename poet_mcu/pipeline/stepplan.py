@@ -27,6 +27,7 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    fits,
     free_early,
     keep_all,
     minimum_memory,
@@ -34,6 +35,7 @@ from poet_mcu.schedule import (
     recompute_all,
     simulate,
     solve,
+    sqrt_checkpoints,
 )
 from poet_mcu.schedule.pricing import (
     home_bytes,
@@ -52,6 +54,7 @@ BASELINES: Mapping[str, Callable[[Problem], Schedule]] = {
     "free-early": free_early,
     "page-all": page_all,
     "recompute-all": recompute_all,
+    "sqrt-checkpoints": sqrt_checkpoints,
 }
 
 
@@ -107,6 +110,7 @@ class StepSettings:
     deadline_s: float | None = None
     first_page: int = 0
     first_block: int = 1
+    max_write_bytes: int | None = None
 
 
 class NoPlan(Infeasible):
@@ -180,7 +184,7 @@ def least_ram(
 def _attempt(
     graph: Graph, board: Board, options: Options, arena_bytes: int, settings: StepSettings
 ) -> StepPlan:
-    problem = make_problem(graph, board, arena_bytes, settings.deadline_s)
+    problem = make_problem(graph, board, arena_bytes, settings.deadline_s, settings.max_write_bytes)
     schedule, solution = _schedule(problem, options, settings.strategy)
     return _placed(graph, board, problem, schedule, solution, settings)
 
@@ -223,7 +227,6 @@ def _schedule(
         return solution.schedule, solution
     schedule = BASELINES[strategy](problem)
     metrics = simulate(problem, schedule)
-    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
-    if metrics.peak_bytes > problem.memory_bytes or late:
+    if not fits(problem, metrics):
         raise NoPlan(problem, "infeasible")
     return schedule, None

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pulp
 
@@ -99,7 +100,7 @@ class _BusBuilder(Builder):
     def residency(self, i: int) -> None:
         super().residency(i)
         touches, tensor = self.layout.touches[i], self.layout.steps.tensors[i]
-        for before, touch in zip(touches, touches[1:], strict=False):
+        for before, touch in pairwise(touches):
             if (i, touch.slot) in self.out.z:
                 self.lead_in(i, before.slot, touch.slot)
         if i in self.out.p:

@@ -127,7 +127,9 @@ def full_layout(problem: Problem, options: SolveOptions) -> tuple[Layout, bool]:
 def proven_infeasible(problem: Problem, options: SolveOptions) -> bool:
     """Whether one op alone exceeds the budget, or the base run the deadline."""
     need, _ = largest_working_set(problem, paging=options.paging, remat=options.remat)
-    late = problem.deadline_s is not None and problem.floor_s > problem.deadline_s * (1 + TIME_SLACK)
+    late = problem.deadline_s is not None and problem.floor_s > problem.deadline_s * (
+        1 + TIME_SLACK
+    )
     written = sum(t.nbytes for t in problem.forced_writes)
     worn = problem.max_write_bytes is not None and written > problem.max_write_bytes
     return need > problem.memory_bytes or late or worn
@@ -166,7 +168,9 @@ class _Search:
             return self.solution(SolveStatus.INFEASIBLE)
         for plan in feasible_baselines(self.problem, self.options):
             self.offer(plan.schedule)
-        if self.best is not None and self.best.metrics.energy_j <= self.problem.floor_j * (1 + 1e-12):
+        if self.best is not None and self.best.metrics.energy_j <= self.problem.floor_j * (
+            1 + 1e-12
+        ):
             return self.solution(SolveStatus.OPTIMAL)
         slots, complete = full_layout(self.problem, self.options)
         search = self.search_bus if self.problem.overlap else self.search

@@ -70,7 +70,11 @@ def not_recomputable(graph: Graph) -> frozenset[int]:
 
 
 def make_problem(
-    graph: Graph, board: Board, memory_bytes: int, deadline_s: float | None = None
+    graph: Graph,
+    board: Board,
+    memory_bytes: int,
+    deadline_s: float | None = None,
+    max_write_bytes: int | None = None,
 ) -> Problem:
     """The problem of one step of ``graph`` with ``memory_bytes`` of arena for everything.
 
@@ -97,6 +101,9 @@ def make_problem(
         memory_bytes - home_bytes(graph, sizes),
         deadline_s,
         alignment,
+        overlap=board.storage.overlap,
+        wait_w=board.power.idle_w,  # the CPU sleeps until the transfer's interrupt
+        max_write_bytes=max_write_bytes,
     )
 
 

@@ -4,7 +4,8 @@ The relaxation (``ilp.py`` with overlap) chooses what runs again and bounds ever
 of ``bus.py`` then finds the best transfers for those runs. A choice of runs whose best transfers
 are proven is cut off, and the relaxation's next bound holds for all that is left (combinatorial
 Benders cuts). So the search ends with a proof where the runs are few, and with an honest gap where
-they are many. A useless run beside a transfer is no way to wait: computing draws at least ``wait_w``.
+they are many. Running something useless beside a transfer is taken to cost at least as much as
+waiting (``wait_w``).
 """
 
 from __future__ import annotations

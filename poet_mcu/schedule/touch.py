@@ -51,6 +51,10 @@ class Steps:
         found = {i: 0 for i, tensor in enumerate(self.tensors) if tensor.at_start_paged}
         return found | {i: k for k, step in enumerate(self.steps) for i in step.writes}
 
+    def changed_before(self, stage: int) -> set[int]:
+        """Tensors that hold another content at ``stage`` than when they were first read."""
+        return {i for step in self.steps[:stage] for i in step.mutates}
+
     def first_reads(self) -> dict[int, set[int]]:
         """Step -> the tensors that it has to read from the card, being the first to read them."""
         found: dict[int, set[int]] = {}
@@ -164,19 +168,22 @@ def _check_order(problem: Problem, expanded: Steps) -> None:
 def candidates(expanded: Steps, stage: int) -> list[int]:
     """Steps worth running again just before base step ``stage``, ascending.
 
-    Those whose tensor a base step >= stage reads, and their recomputable ancestors.
+    Those whose tensor a base step >= stage reads, and their recomputable ancestors; none that
+    reads what an update has changed by then.
     """
     producers, reads = expanded.producers(), expanded.base_reads()
+    changed = expanded.changed_before(stage)
     found: set[int] = set()
     stack = [
         producers[i] for i, steps in enumerate(reads) if steps and steps[-1] >= stage > producers[i]
     ]
     while stack:
         k = stack.pop()
-        if k in found or not expanded.steps[k].recomputable:
+        step = expanded.steps[k]
+        if k in found or not step.recomputable or changed.intersection(step.reads):
             continue
         found.add(k)
-        stack.extend(producers[i] for i in expanded.steps[k].reads)
+        stack.extend(producers[i] for i in step.reads)
     return sorted(found)
 
 
@@ -199,6 +206,7 @@ def layout(problem: Problem, *, remat: bool, forward: bool, rounds: int = 1) -> 
 
 
 def touches_of(expanded: Steps, slots: list[Slot]) -> tuple[tuple[Touch, ...], ...]:
+    """For each tensor position its touches in ``slots``, up to the last read."""
     touches: list[list[Touch]] = [
         [Touch(0, read=False)] if tensor.at_start_paged else [] for tensor in expanded.tensors
     ]

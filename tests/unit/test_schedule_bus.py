@@ -126,9 +126,16 @@ def with_homes(problem, rng):
         changed = rng.random() < 0.7
         tensors.append(
             replace(
-                tensors[0], id=i, name=f"w{i}", nbytes=nbytes, pageable=True, at_start=False,
-                at_end=False, at_start_paged=True, at_end_paged=changed,
-            )  # fmt: skip
+                tensors[0],
+                id=i,
+                name=f"w{i}",
+                nbytes=nbytes,
+                pageable=True,
+                at_start=False,
+                at_end=False,
+                at_start_paged=True,
+                at_end_paged=changed,
+            )
         )
         readers = {k} | {n for n in range(k, len(ops)) if rng.random() < 0.2}
         last = max(readers)
@@ -171,3 +178,90 @@ def compare(problem, **switches):
     if found.status is SolveStatus.OPTIMAL:
         assert found.objective_j == pytest.approx(expected, rel=1e-6, abs=1e-6), problem.name
     return found.objective_j, expected
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_homes_on_the_card_equal_exhaustive_search(block):
+    pairs = [
+        compare(random_bus_problem(seed, 5, overlap=False))
+        for seed in range(40 * block, 40 * block + 40)
+    ]
+    known = [pair for pair in pairs if pair is not None]
+    assert len(known) > 20
+    assert all(found == pytest.approx(best, rel=1e-6) for found, best in known)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_overlap_equals_exhaustive_search(block):
+    pairs = [compare(random_bus_problem(seed)) for seed in range(10 * block, 10 * block + 10)]
+    known = [pair for pair in pairs if pair is not None]
+    assert known
+    assert all(found == pytest.approx(best, rel=1e-6) for found, best in known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_overlap_equals_exhaustive_search_at_length(block):
+    for seed in range(1000 + 30 * block, 1030 + 30 * block):
+        compare(random_bus_problem(seed))
+
+
+@pytest.mark.parametrize("switches", [{"paging": False}, {"remat": False}])
+def test_switched_off_overlap_equals_exhaustive_search(switches):
+    pairs = [compare(random_bus_problem(seed), **switches) for seed in range(500, 515)]
+    known = [pair for pair in pairs if pair is not None]
+    assert known
+    assert all(found == pytest.approx(best, rel=1e-6) for found, best in known)
+
+
+def test_overlap_is_never_worse_than_waiting_for_each_transfer():
+    gained = 0
+    for seed in range(600, 620):
+        free = replace(random_bus_problem(seed, 5, homes=False), max_write_bytes=None)
+        beside = solve(replace(free, deadline_s=None, wait_w=1.0))
+        blocking = replace(
+            free,
+            deadline_s=None,
+            overlap=False,
+            tensors=tuple(
+                replace(t, page_in_j=t.page_in_j + t.page_in_s, page_out_j=t.page_out_j + t.page_out_s)
+                for t in free.tensors
+            ),
+        )
+        waiting = solve(blocking)
+        if waiting.objective_j is None:
+            continue
+        assert beside.objective_j <= waiting.objective_j * (1 + 1e-9)
+        gained += beside.objective_j < waiting.objective_j * (1 - 1e-6)
+    assert gained
+
+
+def test_shortest_deadline_with_overlap_is_reached_by_a_plan():
+    reached = 0
+    for seed in range(700, 712):
+        problem = replace(random_bus_problem(seed), max_write_bytes=None)
+        fastest_s = shortest_deadline(problem)
+        best = BusOracle(replace(problem, deadline_s=None)).least("seconds")
+        if fastest_s is None:
+            assert best is None
+            continue
+        assert fastest_s >= best * (1 - 1e-9) - 1e-9
+        assert solve(replace(problem, deadline_s=fastest_s)).schedule is not None
+        reached += fastest_s == pytest.approx(best, rel=1e-6)
+    assert reached >= 5
+
+
+def test_wear_limit_changes_the_plan_and_is_held():
+    changed = 0
+    for seed in range(800, 830):
+        free = replace(random_bus_problem(seed, 5, overlap=False), max_write_bytes=None)
+        wanted = solve(free)
+        if wanted.metrics is None or not wanted.metrics.sd_write_bytes:
+            continue
+        limit = wanted.metrics.sd_write_bytes - 32
+        limited = solve(replace(free, max_write_bytes=limit))
+        if limited.metrics is not None:
+            changed += 1
+            assert limited.metrics.sd_write_bytes <= limit
+            assert limited.objective_j >= wanted.objective_j * (1 - 1e-9)
+    assert changed
