@@ -126,10 +126,10 @@ def _impossible(svg: Svg, panel: Panel, scales: _Scales) -> None:
         edge = max(panel.impossible)
     if edge is not None and edge > scales.low:
         width = min(scales.x(edge), WIDTH - RIGHT) - LEFT
-        title = f"no plan below {edge} bytes"
+        title = f"no plan found below {edge} bytes"
         svg.rect(LEFT, scales.top, width, scales.bottom - scales.top, "none", title)
     for size in panel.impossible:
-        x, y, title = scales.x(size), scales.bottom - 6, f"budget {size} bytes: no plan"
+        x, y, title = scales.x(size), scales.bottom - 6, f"budget {size} bytes: no plan found"
         svg.text(x, y, "\u00d7", "alarm strong", anchor="middle", size=15, title=title)
     if panel.least_bytes is not None and panel.least_bytes > scales.low:
         svg.line(scales.x(panel.least_bytes), scales.top, scales.x(panel.least_bytes),

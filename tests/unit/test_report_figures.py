@@ -235,8 +235,8 @@ def test_curves_marks_and_impossible_budgets_are_shown():
     shown_titles = titles(root)
     for k in range(40, 50):
         assert shown_titles.count(f"plan: {k}") == 2
-    assert "budget 36864 bytes: no plan" in shown_titles
-    assert f"no plan below {38 * 1024} bytes" in shown_titles
+    assert "budget 36864 bytes: no plan found" in shown_titles
+    assert f"no plan found below {38 * 1024} bytes" in shown_titles
     words = [e.text for e in root.iter(f"{NAMESPACE}text")]
     assert "none: no plan" in words
     assert "least that works: 38.0 KiB" in words

@@ -202,7 +202,7 @@ def test_the_picture_shows_every_budget(done):
     titles = [e.text for e in root.iter("{http://www.w3.org/2000/svg}title")]
     for row in found.rows:
         if row["energy_j"] is None:
-            assert titles.count(f"budget {row['ram_bytes']} bytes: no plan") == 2
+            assert titles.count(f"budget {row['ram_bytes']} bytes: no plan found") == 2
         else:
             start = f"this plan: {row['ram_bytes']} bytes, "
             assert sum(t.startswith(start) for t in titles) == 2
