@@ -27,6 +27,7 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    SolveStatus,
     fits,
     free_early,
     keep_all,
@@ -141,11 +142,12 @@ def plan_step(
     """Plan one graph. Raises NoPlan when no schedule or no placement fits.
 
     Shrinks what the planner gets by the excess of the placed plan; where that goes below what any
-    plan needs, searches between the two by halves.
+    plan needs, searches between the two by halves, and ends with the plan of least memory.
     """
     alignment = board.arena.alignment_bytes
     too_small, too_large = -1, budget.arena_bytes + 1
     memory = budget.arena_bytes
+    bound: Solution | None = None
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
@@ -155,6 +157,7 @@ def plan_step(
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
             continue
+        bound = bound or plan.solution
         excess = plan.ram_bytes - budget.arena_bytes
         if excess <= 0:
             return plan
@@ -162,7 +165,38 @@ def plan_step(
         memory -= round_up(excess, alignment)
         if memory <= too_small:
             memory = round_down((too_small + too_large) // 2, alignment)
+    if settings.strategy == "optimal":
+        least = _least(graph, board, options, plan.problem, settings)
+        if least is not None and least.ram_bytes <= budget.arena_bytes:
+            return replace(least, solution=_solution(least.schedule, least.metrics, bound))
     raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
+
+
+def _least(
+    graph: Graph, board: Board, options: Options, problem: Problem, settings: StepSettings
+) -> StepPlan | None:
+    """The placed plan of least memory, None where it misses the wear limit or the deadline."""
+    smallest = minimum_memory(problem, solve_options(options))
+    tight = replace(problem, memory_bytes=smallest.bytes)
+    if not fits(tight, simulate(tight, smallest.schedule)):
+        return None
+    return _placed(graph, board, tight, smallest.schedule, None, settings)
+
+
+def _solution(schedule: Schedule, metrics: Metrics, bound: Solution | None) -> Solution | None:
+    """``schedule`` under the bound of a solve with more memory, which holds for it too."""
+    if bound is None:
+        return None
+    energy_j, lower_j = metrics.energy_j, min(bound.lower_bound_j, metrics.energy_j)
+    return replace(
+        bound,
+        status=SolveStatus.FEASIBLE,
+        schedule=schedule,
+        metrics=metrics,
+        objective_j=energy_j,
+        gap=(energy_j - lower_j) / energy_j if energy_j > 0 else 0.0,
+        overhead_gap=None,
+    )
 
 
 def least_ram(

@@ -1,5 +1,7 @@
 """Baselines: valid, and doing what their names say."""
 
+import math
+
 import pytest
 from test_schedule_oracle import random_problem
 
@@ -11,6 +13,7 @@ from poet_mcu.schedule import (
     page_all,
     recompute_all,
     simulate,
+    sqrt_checkpoints,
 )
 from poet_mcu.schedule.problem import Op, Problem, Tensor
 
