@@ -33,6 +33,13 @@ EpochsOpt = Annotated[
     typer.Option("--epochs", min=1, help="With --samples: --deadline is the whole training's."),
 ]
 SamplesOpt = Annotated[int | None, typer.Option("--samples", min=1, help="Samples of one epoch.")]
+HomeOpt = Annotated[
+    str,
+    typer.Option(
+        "--home-parameters",
+        help="Where parameters live: ram, card, or auto (the card where nothing else fits).",
+    ),
+]
 ProblemOpt = Annotated[
     Path | None,
     typer.Option(
@@ -56,6 +63,7 @@ class PlannerOptions:
     max_write_bytes: int | None = None
     epochs: int | None = None
     samples: int | None = None
+    home_parameters: str = "ram"
     problem: Path | None = None
     semantics: str = "own"
     export_problem: Path | None = None
@@ -66,6 +74,7 @@ class PlannerOptions:
             "max_write_bytes": self.max_write_bytes,
             "epochs": self.epochs,
             "samples": self.samples,
+            "home_parameters": self.home_parameters,
         }
 
 
@@ -73,10 +82,11 @@ def _shared(
     max_write_bytes_per_step: WearOpt = None,
     epochs: EpochsOpt = None,
     samples: SamplesOpt = None,
+    home_parameters: HomeOpt = "ram",
 ) -> PlannerOptions:
     limit = max_write_bytes_per_step
     written = None if limit is None else parse_bytes(limit, "--max-write-bytes-per-step")
-    return PlannerOptions(written, epochs, samples)
+    return PlannerOptions(written, epochs, samples, home_parameters)
 
 
 def _of_plan(
@@ -86,8 +96,9 @@ def _of_plan(
     max_write_bytes_per_step: WearOpt = None,
     epochs: EpochsOpt = None,
     samples: SamplesOpt = None,
+    home_parameters: HomeOpt = "ram",
 ) -> PlannerOptions:
-    shared = _shared(max_write_bytes_per_step, epochs, samples)
+    shared = _shared(max_write_bytes_per_step, epochs, samples, home_parameters)
     return replace(shared, problem=problem, semantics=semantics, export_problem=export_problem)
 
 

@@ -7,6 +7,7 @@
 #include "poet/crc.h"
 #include "poet/link.h"
 #include "poet/port.h"
+#include "home.h"
 #include "step.h"
 
 #define NAME_BYTES 400u  /* longest name in an answer; longer ones are cut */
@@ -46,11 +47,19 @@ static bool uses_card(void)
     return self.model->pages != NULL && self.model->pages->page_count != 0u;
 }
 
+/* Open the card and give the values that live there their start values. */
+static poet_status open_card(void)
+{
+    POET_TRY(poet_page_open(&self.pages));
+    return poet_home_fill(self.model, &self.pages);
+}
+
 static void reset_model(void)
 {
     for (uint32_t i = 0; i < self.model->tensor_count; i++) {
         const poet_tensor *tensor = &self.model->tensors[i];
-        if (tensor->role != POET_ROLE_PARAMETER && tensor->role != POET_ROLE_STATE) {
+        if ((tensor->role != POET_ROLE_PARAMETER && tensor->role != POET_ROLE_STATE) ||
+            poet_home_on_card(tensor)) {
             continue;
         }
         if (tensor->initial != NULL) {
@@ -63,7 +72,7 @@ static void reset_model(void)
     self.state &= ~POET_STATE_FAILED;
     self.eval_known = false;
     if (uses_card()) {
-        self.card_status = poet_page_open(&self.pages); /* clears what a failed step left */
+        self.card_status = open_card(); /* clears what a failed step left */
     }
 }
 
@@ -316,13 +325,28 @@ static void on_read(const poet_link_request *request)
     const poet_tensor *tensor = tensor_of(request);
     const uint32_t offset = poet_link_get_u32(&request->payload[4]);
     const uint32_t nbytes = poet_link_get_u32(&request->payload[8]);
-    if (tensor == NULL || bytes_of(tensor) == NULL || nbytes > POET_LINK_PAYLOAD_BYTES ||
-        !inside(tensor, offset, nbytes)) {
+    if (tensor == NULL || nbytes > POET_LINK_PAYLOAD_BYTES || !inside(tensor, offset, nbytes)) {
+        refuse(POET_E_ARG);
+        return;
+    }
+    const uint8_t *bytes = NULL;
+    if (poet_home_on_card(tensor)) {
+        /* The request has been read, so its frame is free to hold a block. */
+        const poet_status status =
+            poet_home_read(self.model, &self.pages, tensor, offset, nbytes, self.link.frame);
+        if (status != POET_OK) {
+            refuse(status);
+            return;
+        }
+        bytes = &self.link.frame[offset % POET_BLOCK_BYTES];
+    } else if (bytes_of(tensor) != NULL) {
+        bytes = &bytes_of(tensor)[offset];
+    } else {
         refuse(POET_E_ARG);
         return;
     }
     begin_answer();
-    poet_link_put(&self.link, &bytes_of(tensor)[offset], nbytes);
+    poet_link_put(&self.link, bytes, nbytes);
     poet_link_end(&self.link);
 }
 
@@ -342,12 +366,21 @@ static void on_write(const poet_link_request *request)
 static void on_tensor_crc(const poet_link_request *request)
 {
     const poet_tensor *tensor = tensor_of(request);
-    if (tensor == NULL || bytes_of(tensor) == NULL) {
-        refuse(POET_E_ARG);
+    uint32_t crc = 0u;
+    poet_status status = POET_OK;
+    if (tensor != NULL && poet_home_on_card(tensor)) {
+        status = poet_home_crc(self.model, &self.pages, tensor, self.link.frame, &crc);
+    } else if (tensor != NULL && bytes_of(tensor) != NULL) {
+        crc = poet_crc32(0u, bytes_of(tensor), tensor->nbytes);
+    } else {
+        status = POET_E_ARG;
+    }
+    if (status != POET_OK) {
+        refuse(status);
         return;
     }
     begin_answer();
-    poet_link_put_u32(&self.link, poet_crc32(0u, bytes_of(tensor), tensor->nbytes));
+    poet_link_put_u32(&self.link, crc);
     poet_link_end(&self.link);
 }
 
@@ -412,7 +445,7 @@ static poet_status format_card(void)
         return opened;
     }
     POET_TRY(poet_page_format(&self.pages));
-    return poet_page_open(&self.pages);
+    return open_card();
 }
 
 static void on_format_card(const poet_link_request *request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from poet_mcu.ir.graph import Graph
 from poet_mcu.ir.placement import Placement, Scratch, Slot
@@ -33,6 +34,7 @@ def place(
     page_first_block: int,
     page_alignment_blocks: int = 1,
     node_budget: int = NODE_BUDGET,
+    home_blocks: Mapping[int, int] = MappingProxyType({}),
 ) -> Placement:
     """The lowest placement found, the same on every run; values with a home in RAM lie lowest.
 
@@ -48,6 +50,7 @@ def place(
         page_first_block: first block that pages may use.
         page_alignment_blocks: pages begin at a multiple of this many blocks.
         node_budget: placements the exact search may try.
+        home_blocks: first block of pages that another step placed, by value id.
 
     Raises:
         InternalError: a size is not padded, or the schedule is not valid.
@@ -59,7 +62,10 @@ def place(
     return Placement(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
-        pages=place_pages(schedule, sizes, page_first_block, page_alignment_blocks),
+        pages=place_pages(
+            schedule, sizes, page_first_block, page_alignment_blocks,
+            sorted(graph.card_homes), home_blocks,
+        ),  # fmt: skip
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,
     )

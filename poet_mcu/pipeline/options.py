@@ -20,7 +20,8 @@ class Options:
     ``ram_bytes`` None means all the RAM of the board; ``deadline_s`` None means no deadline.
     ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
     a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names.
-    ``max_write_bytes`` bounds what a step may write to the card. With ``epochs`` and ``samples``
+    ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
+    'auto' takes the card where nothing else fits. ``max_write_bytes`` bounds what a step may write to the card. With ``epochs`` and ``samples``
     (both or none) ``deadline_s`` is for the whole training: so many passes over so many samples.
     """
 
@@ -40,6 +41,7 @@ class Options:
     time_limit_s: float = 60.0
     strategy: str = "optimal"
     max_write_bytes: int | None = None
+    home_parameters: str = "ram"
     epochs: int | None = None
     samples: int | None = None
 
@@ -48,6 +50,11 @@ class Options:
         _one_of("--optimizer", self.optimizer, tuple(OPTIMIZERS))
         _one_of("--solver", self.solver, ("highs", "cbc"))
         _one_of("--strategy", self.strategy, STRATEGIES)
+        _one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
+        if self.home_parameters == "card" and not self.paging:
+            raise InputError(
+                "--home-parameters: expected ram with --no-paging, got card; allow the SD card"
+            )
         _positive("--lr", self.lr)
         _positive("--time-limit", self.time_limit_s)
         for option, value in (
@@ -80,6 +87,8 @@ class Options:
         words.append(f"ram={self.ram_bytes if self.ram_bytes is not None else 'all'}")
         if self.max_write_bytes is not None:
             words.append(f"max-write-bytes={self.max_write_bytes}")
+        if self.home_parameters != "ram":
+            words.append(f"home-parameters={self.home_parameters}")
         if self.epochs is not None:
             words.append(f"epochs={self.epochs} samples={self.samples}")
         if self.deadline_s is not None:

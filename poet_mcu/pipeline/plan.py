@@ -73,7 +73,8 @@ class Plan:
     @property
     def page_count(self) -> int:
         """Pages of both steps."""
-        return len(self.train.program.pages) + len(self.evaluation.program.pages)
+        own = len(self.evaluation.program.pages) - len(self.evaluation.graph.card_homes)
+        return len(self.train.program.pages) + own
 
 
 def _quiet(_: str) -> None:
@@ -87,7 +88,13 @@ def plan(options: Options, progress: Progress = _quiet) -> Plan:
     ModelError, BoardError and InputError for bad input.
     """
     progress("reading the model")
-    return plan_prepared(prepare(options), progress)
+    try:
+        return plan_prepared(prepare(options), progress)
+    except PlanInfeasible:
+        if options.home_parameters != "auto" or not options.paging:
+            raise
+    progress("nothing fits with the parameters in RAM: planning them on the card")
+    return plan_prepared(prepare(replace(options, home_parameters="card")), progress)
 
 
 def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
@@ -117,7 +124,10 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
             board,
             replace(options, remat=False, paging=True),
             budget,
-            StepSettings("eval", "optimal", None, len(train.program.pages), train.region_blocks),
+            StepSettings(
+                "eval", "optimal", None, len(train.program.pages), train.region_blocks,
+                shared_homes=train.card_homes,
+            ),  # fmt: skip
         )
     except NoPlan as error:
         raise _explain(prepared, budget, error, progress) from error
@@ -206,6 +216,8 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "strategy": options.strategy,
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,
+        "home_parameters": "card" if train.graph.card_homes else "ram",
+        "card_home_bytes": sum(page.nbytes for page in train.card_homes.values()),
         "max_write_bytes_per_step": options.max_write_bytes,
         "training_steps": prepared.steps,
         "training_deadline_s": options.deadline_s if prepared.steps else None,

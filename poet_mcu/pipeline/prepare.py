@@ -12,6 +12,7 @@ from poet_mcu.frontend.select import selector
 from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.pipeline.options import Options
+from poet_mcu.schedule.pricing import with_card_homes
 from poet_mcu.training.training import evaluation_graph, training_graph
 
 
@@ -58,4 +59,8 @@ def prepare(options: Options) -> Prepared:
     verify_graph(train, training=True)
     evaluation = evaluation_graph(imported.graph)
     verify_graph(evaluation, training=False)
+    if options.home_parameters == "card":
+        alignment = board.arena.alignment_bytes
+        train = with_card_homes(train, alignment)
+        evaluation = with_card_homes(evaluation, alignment)
     return Prepared(options, board, imported, train, evaluation)

@@ -7,13 +7,14 @@ state; where the whole exceeds the budget, the planner gets that much less and s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from poet_mcu.board.schema import Board
 from poet_mcu.errors import Infeasible
 from poet_mcu.ir.graph import Graph
 from poet_mcu.ir.placement import Placement
-from poet_mcu.ir.program import Program
+from poet_mcu.ir.program import PageRange, Program
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.ir.verify_placement import verify_placement
 from poet_mcu.ir.verify_program import verify_program
@@ -92,6 +93,12 @@ class StepPlan:
     region_blocks: int
 
     @property
+    def card_homes(self) -> Mapping[str, PageRange]:
+        """Pages of the values that live on the card, by the value's name."""
+        names = {v: self.graph.values[v].name for v in self.graph.card_homes}
+        return {names[p.value]: p for p in self.program.pages if p.value in names}
+
+    @property
     def arena_peak_bytes(self) -> int:
         """Largest sum of live arena bytes: parameters, values, workspace, all padded."""
         return self.home_bytes + self.metrics.peak_bytes
@@ -112,6 +119,9 @@ class StepSettings:
     first_page: int = 0
     first_block: int = 1
     max_write_bytes: int | None = None
+    shared_homes: Mapping[str, PageRange] = field(  # by name, of another step
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 class NoPlan(Infeasible):
@@ -238,15 +248,19 @@ def _placed(
     homes = home_bytes(graph, sizes)
     capacity = problem.memory_bytes + homes
     verify_schedule(graph, schedule, sizes, not_recomputable(graph))
+    shared = settings.shared_homes
+    homed = {v.id: shared[v.name] for v in graph.values if v.name in shared}
     placement = place(
-        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS
-    )
+        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS,
+        home_blocks={value: page.first_block for value, page in homed.items()},
+    )  # fmt: skip
     region = region_end_block(placement.pages, first_block)
     verify_placement(
         graph, schedule, sizes, scratch, placement, None, region,
-        first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
+        1 if homed else first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
     )  # fmt: skip
-    program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page)
+    numbers = {value: page.number for value, page in homed.items()}
+    program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page, numbers)
     verify_program(graph, schedule, placement, program, region)
     return StepPlan(graph, problem, schedule, metrics, solution, placement, program, homes, region)
 
