@@ -141,13 +141,13 @@ def plan_step(
     plan needs, searches between the two by halves.
     """
     alignment = board.arena.alignment_bytes
-    too_small, too_large = -1, budget.arena_bytes + 1
-    memory = budget.arena_bytes
+    too_small, too_large = -1, max(0, budget.arena_bytes) + 1
+    memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
         except NoPlan:
-            if memory == budget.arena_bytes:
+            if memory >= budget.arena_bytes:
                 raise
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
@@ -168,7 +168,7 @@ def plan_step(
 def _frugal(
     graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan | None:
-    """The plan of least memory, if it fits budget and deadline where no cheaper one could be placed.
+    """The plan of least memory, if it fits where no cheaper one could be placed.
 
     It may have fewer pages, whose states cost a few bytes each.
     """
