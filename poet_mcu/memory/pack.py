@@ -63,8 +63,12 @@ def place(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
         pages=place_pages(
-            schedule, sizes, page_first_block, page_alignment_blocks,
-            sorted(graph.card_homes), home_blocks,
+            schedule,
+            sizes,
+            page_first_block,
+            page_alignment_blocks,
+            sorted(graph.card_homes),
+            home_blocks,
         ),  # fmt: skip
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,

@@ -125,7 +125,11 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
             replace(options, remat=False, paging=True),
             budget,
             StepSettings(
-                "eval", "optimal", None, len(train.program.pages), train.region_blocks,
+                "eval",
+                "optimal",
+                None,
+                len(train.program.pages),
+                train.region_blocks,
                 shared_homes=train.card_homes,
             ),  # fmt: skip
         )

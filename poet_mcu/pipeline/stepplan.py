@@ -155,19 +155,17 @@ def plan_step(
     plan needs, searches between the two by halves, and ends with the plan of least memory.
     """
     alignment = board.arena.alignment_bytes
-    too_small, too_large = -1, budget.arena_bytes + 1
-    memory = budget.arena_bytes
-    bound: Solution | None = None
+    too_small, too_large = -1, max(0, budget.arena_bytes) + 1
+    memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
         except NoPlan:
-            if memory == budget.arena_bytes:
+            if memory >= budget.arena_bytes:
                 raise
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
             continue
-        bound = bound or plan.solution
         excess = plan.ram_bytes - budget.arena_bytes
         if excess <= 0:
             return plan
@@ -175,38 +173,47 @@ def plan_step(
         memory -= round_up(excess, alignment)
         if memory <= too_small:
             memory = round_down((too_small + too_large) // 2, alignment)
-    if settings.strategy == "optimal":
-        least = _least(graph, board, options, plan.problem, settings)
-        if least is not None and least.ram_bytes <= budget.arena_bytes:
-            return replace(least, solution=_solution(least.schedule, least.metrics, bound))
+    frugal = _frugal(graph, board, options, budget, settings)
+    if frugal is not None:
+        return _instead_of(plan, frugal)
     raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
 
 
-def _least(
-    graph: Graph, board: Board, options: Options, problem: Problem, settings: StepSettings
+def _frugal(
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan | None:
-    """The placed plan of least memory, None where it misses the wear limit or the deadline."""
-    smallest = minimum_memory(problem, solve_options(options))
-    tight = replace(problem, memory_bytes=smallest.bytes)
-    if not fits(tight, simulate(tight, smallest.schedule)):
-        return None
-    return _placed(graph, board, tight, smallest.schedule, None, settings)
+    """The plan of least memory, if it fits where no cheaper one could be placed.
 
-
-def _solution(schedule: Schedule, metrics: Metrics, bound: Solution | None) -> Solution | None:
-    """``schedule`` under the bound of a solve with more memory, which holds for it too."""
-    if bound is None:
-        return None
-    energy_j, lower_j = metrics.energy_j, min(bound.lower_bound_j, metrics.energy_j)
-    return replace(
-        bound,
-        status=SolveStatus.FEASIBLE,
-        schedule=schedule,
-        metrics=metrics,
-        objective_j=energy_j,
-        gap=(energy_j - lower_j) / energy_j if energy_j > 0 else 0.0,
-        overhead_gap=None,
+    It may have fewer pages, whose states cost a few bytes each.
+    """
+    problem = make_problem(
+        graph, board, budget.arena_bytes, settings.deadline_s, settings.max_write_bytes
     )
+    smallest = minimum_memory(problem, solve_options(options))
+    if not fits(problem, simulate(problem, smallest.schedule)):
+        return None  # it may miss the deadline or the limit on writes
+    plan = _placed(graph, board, problem, smallest.schedule, None, settings)
+    return plan if plan.ram_bytes <= budget.arena_bytes else None
+
+
+def _instead_of(cheaper: StepPlan, taken: StepPlan) -> StepPlan:
+    """``taken`` with the bound that was proven for the cheaper plan, which does not fit."""
+    solution = cheaper.solution
+    if solution is None:
+        return taken
+    energy = taken.metrics.energy_j
+    bound = solution.lower_bound_j
+    base = taken.problem.base_j
+    shown = replace(
+        solution,
+        status=SolveStatus.FEASIBLE,
+        schedule=taken.schedule,
+        metrics=taken.metrics,
+        objective_j=energy,
+        gap=(energy - bound) / energy,
+        overhead_gap=(energy - bound) / (bound - base) if bound > base else None,
+    )
+    return replace(taken, solution=shown)
 
 
 def least_ram(

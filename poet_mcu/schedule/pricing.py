@@ -119,9 +119,7 @@ def make_problem(
     )
 
 
-def _tensor(
-    value: Value, nbytes: int, board: Board, *, at_end: bool, on_card: bool
-) -> Tensor:
+def _tensor(value: Value, nbytes: int, board: Board, *, at_end: bool, on_card: bool) -> Tensor:
     read, written = page_in_price(nbytes, board), page_out_price(nbytes, board)
     return Tensor(
         id=value.id,

@@ -224,7 +224,9 @@ def test_overlap_is_never_worse_than_waiting_for_each_transfer():
             deadline_s=None,
             overlap=False,
             tensors=tuple(
-                replace(t, page_in_j=t.page_in_j + t.page_in_s, page_out_j=t.page_out_j + t.page_out_s)
+                replace(
+                    t, page_in_j=t.page_in_j + t.page_in_s, page_out_j=t.page_out_j + t.page_out_s
+                )
                 for t in free.tensors
             ),
         )
