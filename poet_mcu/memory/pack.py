@@ -38,7 +38,7 @@ def place(
 ) -> Placement:
     """The lowest placement found, the same on every run; values with a home in RAM lie lowest.
 
-    ``arena_bytes`` exceeds ``capacity_bytes`` if no packing within was found: the caller compares.
+    Its ``arena_bytes`` exceed the capacity if no packing within was found: the caller compares.
 
     Args:
         graph: what ``verify_graph`` accepts.
@@ -48,9 +48,9 @@ def place(
         alignment_bytes: of every offset and size.
         capacity_bytes: bytes of the arena, home values included; None for no limit.
         page_first_block: first block that pages may use.
-        page_alignment_blocks: pages begin at a multiple of this many blocks.
-        node_budget: placements the exact search may try.
-        home_blocks: first block of pages that another step placed, by value id.
+        page_alignment_blocks: pages begin at its multiples.
+        node_budget: placements to try.
+        home_blocks: first blocks by value id of pages that another step placed.
 
     Raises:
         InternalError: a size is not padded, or the schedule is not valid.
@@ -58,18 +58,14 @@ def place(
     lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
     items, owner = _items(lives)
     room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
+    homes = sorted(graph.card_homes)
+    first, unit = page_first_block, page_alignment_blocks
+    pages = place_pages(schedule, sizes, first, unit, homes, home_blocks)
     packing = pack(items, room, node_budget)
     return Placement(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
-        pages=place_pages(
-            schedule,
-            sizes,
-            page_first_block,
-            page_alignment_blocks,
-            sorted(graph.card_homes),
-            home_blocks,
-        ),  # fmt: skip
+        pages=pages,
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,
     )

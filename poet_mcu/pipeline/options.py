@@ -21,8 +21,9 @@ class Options:
     ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
     a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names.
     ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
-    'auto' takes the card where nothing else fits. ``max_write_bytes`` bounds what a step may write to the card. With ``epochs`` and ``samples``
-    (both or none) ``deadline_s`` is for the whole training: so many passes over so many samples.
+    'auto' takes the card where nothing else fits. ``max_write_bytes`` bounds what a step may write
+    to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the whole
+    training: so many passes over so many samples.
     """
 
     model: Path

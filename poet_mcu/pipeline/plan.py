@@ -111,27 +111,15 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         )
     try:
         progress("planning the training step")
-        train = plan_step(
-            prepared.train,
-            board,
-            options,
-            budget,
-            _train_settings(prepared),
-        )
+        settings = _train_settings(prepared)
+        train = plan_step(prepared.train, board, options, budget, settings)
         progress("planning the evaluation")
         evaluation = plan_step(
             prepared.evaluation,
             board,
             replace(options, remat=False, paging=True),
             budget,
-            StepSettings(
-                "eval",
-                "optimal",
-                None,
-                len(train.program.pages),
-                train.region_blocks,
-                shared_homes=train.card_homes,
-            ),  # fmt: skip
+            _evaluation_settings(train),
         )
     except NoPlan as error:
         raise _explain(prepared, budget, error, progress) from error
@@ -142,6 +130,13 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         "arena_bytes": evaluation.placement.arena_bytes
     }
     return Plan(prepared, budget, train, evaluation, facts)
+
+
+def _evaluation_settings(train: StepPlan) -> StepSettings:
+    """Pages of its own behind those of the training step, and the same homes on the card."""
+    first_page, first_block = len(train.program.pages), train.region_blocks
+    homes = train.card_homes
+    return StepSettings("eval", "optimal", None, first_page, first_block, shared_homes=homes)
 
 
 def _train_settings(prepared: Prepared) -> StepSettings:

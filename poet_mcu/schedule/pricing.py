@@ -92,13 +92,7 @@ def make_problem(
     once = not_recomputable(graph)
     outputs = {graph.root(v) for v in graph.outputs}
     tensors = tuple(
-        _tensor(
-            value,
-            sizes[value.id],
-            board,
-            at_end=value.id in outputs,
-            on_card=value.id in graph.card_homes,
-        )
+        _tensor(value, sizes[value.id], board, value.id in outputs, value.id in graph.card_homes)
         for value in graph.values
         if value.base is None and not graph.always_there(value.id)
     )
@@ -119,7 +113,7 @@ def make_problem(
     )
 
 
-def _tensor(value: Value, nbytes: int, board: Board, *, at_end: bool, on_card: bool) -> Tensor:
+def _tensor(value: Value, nbytes: int, board: Board, at_end: bool, on_card: bool) -> Tensor:
     read, written = page_in_price(nbytes, board), page_out_price(nbytes, board)
     return Tensor(
         id=value.id,

@@ -51,7 +51,7 @@ def test_semantics_of_poet_leave_transfers_out_of_the_deadline(run: Any, linear:
 def test_exported_problem_has_the_same_plan(run: Any, model: Path, tmp_path: Path) -> None:
     file = tmp_path / "problem.json"
     wide = run("plan", model, "--board", BOARD, "--batch", 16, "--json").json
-    ram = wide["minimum_peak_bytes"]
+    ram = wide["minimum_peak_bytes"] + 1024
     plan = run(
         "plan", model, "--board", BOARD, "--batch", 16, "--ram", ram, "--json",
         "--export-problem", file,
@@ -90,7 +90,7 @@ def test_broken_problem_files(run: Any, tmp_path: Path, text: str) -> None:
 
 def test_wear_limit(run: Any, model: Path) -> None:
     common = ("plan", model, "--board", BOARD, "--batch", 16, "--json")
-    least = run(*common).json["minimum_peak_bytes"]
+    least = run(*common).json["minimum_peak_bytes"] + 1024
     free = run(*common, "--ram", least).json
     assert free["sd_write_bytes"] > 0
     found = run(*common, "--ram", least, "--max-write-bytes-per-step", free["sd_write_bytes"])
@@ -113,3 +113,32 @@ def test_deadline_of_a_whole_training(run: Any, model: Path) -> None:
     assert "for all 39 steps" in late.err
     assert run(*common, "--epochs", 3, "--deadline", "2h").code == 2
     assert run(*common, "--epochs", 3, "--samples", 100).code == 2
+
+
+def test_parameters_on_the_card_train_where_they_do_not_fit_beside_the_work(
+    run: Any, tmp_path: Path
+) -> None:
+    digits = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits_cnn.onnx"
+    common = (digits, "--board", "qemu-lm3s6965evb", "--batch", 16)
+    ram = "48K"
+    roomy = run("plan", *common, "--json").json
+    assert roomy["largest_working_set_bytes"] > 48 * 1024  # parameters and runtime included
+    assert run("plan", *common, "--ram", ram).code == 3
+    folder = tmp_path / "built"
+    built = run("build", *common, "--ram", ram, "--home-parameters", "auto", "-o", folder, "--json")
+    assert built.code == 0
+    assert built.json["home_parameters"] == "card"
+    assert built.json["card_home_bytes"] > 7000
+    found = run("validate", folder, "--emulate", "--steps", 2, "--json")
+    assert found.code == 0
+    assert found.json["bit_identical_to_host"] is True
+    assert found.json["sd_write_bytes"] == 2 * built.json["sd_write_bytes"]
+    assert found.json["sd_read_bytes"] == 2 * built.json["sd_read_bytes"]
+    assert built.json["interpreter_peak_bytes"] == built.json["peak_bytes"] <= 48 * 1024
+
+
+def test_homes_on_the_card_need_the_card(run: Any, model: Path) -> None:
+    plan = ("plan", model, "--board", BOARD)
+    found = run(*plan, "--home-parameters", "card", "--no-paging")
+    assert (found.code, "--home-parameters" in found.err) == (2, True)
+    assert run(*plan, "--home-parameters", "attic").code == 2
