@@ -33,6 +33,14 @@ EpochsOpt = Annotated[
     typer.Option("--epochs", min=1, help="With --samples: --deadline is the whole training's."),
 ]
 SamplesOpt = Annotated[int | None, typer.Option("--samples", min=1, help="Samples of one epoch.")]
+OrderOpt = Annotated[
+    str,
+    typer.Option(
+        "--order",
+        help="Order of execution: given, updates-early, depth-first, memory-greedy, "
+        "or auto (the one whose plan costs least).",
+    ),
+]
 HomeOpt = Annotated[
     str,
     typer.Option(
@@ -64,6 +72,7 @@ class PlannerOptions:
     epochs: int | None = None
     samples: int | None = None
     home_parameters: str = "ram"
+    order: str = "given"
     problem: Path | None = None
     semantics: str = "own"
     export_problem: Path | None = None
@@ -75,6 +84,7 @@ class PlannerOptions:
             "epochs": self.epochs,
             "samples": self.samples,
             "home_parameters": self.home_parameters,
+            "order": self.order,
         }
 
 
@@ -83,10 +93,11 @@ def _shared(
     epochs: EpochsOpt = None,
     samples: SamplesOpt = None,
     home_parameters: HomeOpt = "ram",
+    order: OrderOpt = "given",
 ) -> PlannerOptions:
     limit = max_write_bytes_per_step
     written = None if limit is None else parse_bytes(limit, "--max-write-bytes-per-step")
-    return PlannerOptions(written, epochs, samples, home_parameters)
+    return PlannerOptions(written, epochs, samples, home_parameters, order)
 
 
 def _of_plan(
@@ -97,8 +108,9 @@ def _of_plan(
     epochs: EpochsOpt = None,
     samples: SamplesOpt = None,
     home_parameters: HomeOpt = "ram",
+    order: OrderOpt = "given",
 ) -> PlannerOptions:
-    shared = _shared(max_write_bytes_per_step, epochs, samples, home_parameters)
+    shared = _shared(max_write_bytes_per_step, epochs, samples, home_parameters, order)
     return replace(shared, problem=problem, semantics=semantics, export_problem=export_problem)
 
 

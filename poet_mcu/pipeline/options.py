@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from poet_mcu.errors import InputError, nearest
+from poet_mcu.training.order import ORDERS
 from poet_mcu.training.training import LOSSES, OPTIMIZERS
 
 STRATEGIES = ("optimal", "keep-all", "free-early", "page-all", "recompute-all", "sqrt-checkpoints")
@@ -21,8 +22,9 @@ class Options:
     ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
     a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names.
     ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
-    'auto' takes the card where nothing else fits. ``max_write_bytes`` bounds what a step may write
-    to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the whole
+    'auto' takes the card where nothing else fits. ``order`` is the order of execution of the
+    training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
+    write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the whole
     training: so many passes over so many samples.
     """
 
@@ -43,6 +45,7 @@ class Options:
     strategy: str = "optimal"
     max_write_bytes: int | None = None
     home_parameters: str = "ram"
+    order: str = "given"
     epochs: int | None = None
     samples: int | None = None
 
@@ -52,6 +55,7 @@ class Options:
         _one_of("--solver", self.solver, ("highs", "cbc"))
         _one_of("--strategy", self.strategy, STRATEGIES)
         _one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
+        _one_of("--order", self.order, (*ORDERS, "auto"))
         if self.home_parameters == "card" and not self.paging:
             raise InputError(
                 "--home-parameters: expected ram with --no-paging, got card; allow the SD card"
@@ -88,6 +92,8 @@ class Options:
         words.append(f"ram={self.ram_bytes if self.ram_bytes is not None else 'all'}")
         if self.max_write_bytes is not None:
             words.append(f"max-write-bytes={self.max_write_bytes}")
+        if self.order != "given":
+            words.append(f"order={self.order}")
         if self.home_parameters != "ram":
             words.append(f"home-parameters={self.home_parameters}")
         if self.epochs is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,7 @@ from poet_mcu.schedule import (
     solve,
 )
 from poet_mcu.schedule.pricing import make_problem
+from poet_mcu.training.order import orders
 from poet_mcu.units import format_bytes
 
 Progress = Callable[[str], None]
@@ -89,12 +91,37 @@ def plan(options: Options, progress: Progress = _quiet) -> Plan:
     """
     progress("reading the model")
     try:
-        return plan_prepared(prepare(options), progress)
+        return _best_order(prepare(options), progress)
     except PlanInfeasible:
         if options.home_parameters != "auto" or not options.paging:
             raise
     progress("nothing fits with the parameters in RAM: planning them on the card")
-    return plan_prepared(prepare(replace(options, home_parameters="card")), progress)
+    return _best_order(prepare(replace(options, home_parameters="card")), progress)
+
+
+def _best_order(prepared: Prepared, progress: Progress) -> Plan:
+    """The plan of the order that was chosen, or of the one whose training step costs least.
+
+    The first of equally good orders wins; a plan without overhead ends the search.
+    """
+    if prepared.options.order != "auto":
+        return plan_prepared(prepared, progress)
+    best: Prepared | None = None
+    least_j = math.inf
+    budget = budget_of(prepared.board, prepared.ram_bytes)
+    for name, graph in orders(prepared.train).items():
+        progress(f"trying the order {name}")
+        chosen = replace(prepared.options, order=name)
+        candidate = replace(prepared, train=graph, options=chosen)
+        try:
+            step = plan_step(graph, prepared.board, chosen, budget, _train_settings(candidate))
+        except NoPlan:
+            continue
+        if step.metrics.energy_j < least_j * (1 - 1e-9):
+            best, least_j = candidate, step.metrics.energy_j
+        if least_j <= step.problem.floor_j * (1 + 1e-9):
+            break
+    return plan_prepared(best or prepared, progress)
 
 
 def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
@@ -215,6 +242,7 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "strategy": options.strategy,
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,
+        "order": options.order,
         "home_parameters": "card" if train.graph.card_homes else "ram",
         "card_home_bytes": sum(page.nbytes for page in train.card_homes.values()),
         "max_write_bytes_per_step": options.max_write_bytes,

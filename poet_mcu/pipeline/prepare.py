@@ -13,6 +13,7 @@ from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.pipeline.options import Options
 from poet_mcu.schedule.pricing import with_card_homes
+from poet_mcu.training.order import ORDERS, reordered
 from poet_mcu.training.training import evaluation_graph, training_graph
 
 
@@ -56,6 +57,8 @@ def prepare(options: Options) -> Prepared:
         )
     except ModelError as error:
         raise ModelError(f"{options.model.name}: {error}") from error
+    if options.order != "auto":
+        train = reordered(train, ORDERS[options.order](train))
     verify_graph(train, training=True)
     evaluation = evaluation_graph(imported.graph)
     verify_graph(evaluation, training=False)

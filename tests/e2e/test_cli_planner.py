@@ -142,3 +142,16 @@ def test_homes_on_the_card_need_the_card(run: Any, model: Path) -> None:
     found = run(*plan, "--home-parameters", "card", "--no-paging")
     assert (found.code, "--home-parameters" in found.err) == (2, True)
     assert run(*plan, "--home-parameters", "attic").code == 2
+
+
+def test_orders(run: Any, model: Path) -> None:
+    common = ("plan", model, "--board", BOARD, "--batch", 16, "--json")
+    least = run(*common).json["minimum_peak_bytes"] + 1024
+    given = run(*common, "--ram", least).json
+    assert given["order"] == "given"
+    best = run(*common, "--ram", least, "--order", "auto").json
+    assert best["energy_j"] <= given["energy_j"] * (1 + 1e-9)
+    assert best["order"] in ("given", "updates-early", "depth-first", "memory-greedy")
+    named = run(*common, "--ram", least, "--order", best["order"]).json
+    assert named["energy_j"] == pytest.approx(best["energy_j"])
+    assert run(*common, "--order", "random").code == 2
