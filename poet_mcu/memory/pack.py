@@ -36,13 +36,11 @@ def place(
     node_budget: int = NODE_BUDGET,
     home_blocks: Mapping[int, int] = MappingProxyType({}),
 ) -> Placement:
-    """The lowest placement found, the same on every run; values with a home in RAM lie lowest.
-
-    Its ``arena_bytes`` exceed the capacity if no packing within was found: the caller compares.
+    """The lowest placement found, always the same; above the capacity if none within was found.
 
     Args:
-        graph: what ``verify_graph`` accepts.
-        schedule: what ``verify_schedule`` accepts.
+        graph: verified; its values with a home in RAM will lie lowest.
+        schedule: verified.
         sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
         workspace: scratch bytes by node id, rounded up to the alignment here.
         alignment_bytes: of every offset and size.
@@ -50,7 +48,7 @@ def place(
         page_first_block: first block that pages may use.
         page_alignment_blocks: pages begin at its multiples.
         node_budget: placements to try.
-        home_blocks: first blocks by value id of pages that another step placed.
+        home_blocks: first blocks, by value id, of pages another step has placed.
 
     Raises:
         InternalError: a size is not padded, or the schedule is not valid.
@@ -58,14 +56,12 @@ def place(
     lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
     items, owner = _items(lives)
     room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
-    homes = sorted(graph.card_homes)
-    first, unit = page_first_block, page_alignment_blocks
-    pages = place_pages(schedule, sizes, first, unit, homes, home_blocks)
+    blocks = (page_first_block, page_alignment_blocks, sorted(graph.card_homes), home_blocks)
     packing = pack(items, room, node_budget)
     return Placement(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
-        pages=pages,
+        pages=place_pages(schedule, sizes, *blocks),
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,
     )

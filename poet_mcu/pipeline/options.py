@@ -24,8 +24,8 @@ class Options:
     ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
     'auto' takes the card where nothing else fits. ``order`` is the order of execution of the
     training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
-    write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the whole
-    training: so many passes over so many samples.
+    write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the
+    whole training: so many passes over so many samples.
     """
 
     model: Path
