@@ -36,11 +36,11 @@ def place(
     node_budget: int = NODE_BUDGET,
     home_blocks: Mapping[int, int] = MappingProxyType({}),
 ) -> Placement:
-    """The lowest placement found, always the same; above the capacity if none within was found.
+    """The lowest placement found, always the same; above the capacity if none was found within.
 
     Args:
         graph: verified; its values with a home in RAM will lie lowest.
-        schedule: verified.
+        schedule: verified; InternalError where it is not, or a size is not padded.
         sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
         workspace: scratch bytes by node id, rounded up to the alignment here.
         alignment_bytes: of every offset and size.
@@ -49,19 +49,17 @@ def place(
         page_alignment_blocks: pages begin at its multiples.
         node_budget: placements to try.
         home_blocks: first blocks, by value id, of pages another step has placed.
-
-    Raises:
-        InternalError: a size is not padded, or the schedule is not valid.
     """
     lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
     items, owner = _items(lives)
     room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
-    blocks = (page_first_block, page_alignment_blocks, sorted(graph.card_homes), home_blocks)
     packing = pack(items, room, node_budget)
     return Placement(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
-        pages=place_pages(schedule, sizes, *blocks),
+        pages=place_pages(
+            schedule, sizes, page_first_block, page_alignment_blocks, graph.card_homes, home_blocks
+        ),
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from poet_mcu.errors import InternalError
@@ -16,15 +16,15 @@ def place_pages(
     sizes: Mapping[int, int],
     first_block: int,
     alignment_blocks: int = 1,
-    homes: Sequence[int] = (),
+    homes: Collection[int] = (),
     fixed: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[Page, ...]:
     """Pages of the values the schedule pages out, in the order of their first page-out.
 
     That order makes consecutive writes of a step run forward over the card. Every page begins at
     a multiple of ``alignment_blocks`` (counted from block 0) at or after ``first_block``, and no
-    two share an alignment unit. ``homes``, the values that live on the card, come first, in their
-    order; where ``fixed`` names a first block (another step's page of the same value) that is it.
+    two share an alignment unit. ``homes``, the values that live on the card, come first, by id;
+    where ``fixed`` names a first block (another step's page of the same value) that is it.
 
     Raises:
         InternalError: ``alignment_blocks`` or ``first_block`` is out of range.
@@ -36,7 +36,7 @@ def place_pages(
         )
     pages: list[Page] = []
     written = [a.subject for a in schedule.actions if a.kind is ActionKind.PAGE_OUT]
-    paged = dict.fromkeys([*homes, *written])
+    paged = dict.fromkeys([*sorted(homes), *written])
     block = first_block
     for value in paged:
         if value in fixed:
