@@ -106,5 +106,7 @@ def wear_notes(moved_bytes: int, driver: str) -> tuple[str, ...]:
     if not moved_bytes:
         notes.insert(0, "This plan writes nothing to the card.")
     if driver != "sd_spi":
-        notes.append(f"This board pages by '{driver}': on it no card wears. Take it for a real one.")
+        notes.append(
+            f"This board pages by '{driver}': on it no card wears. Take it for a real one."
+        )
     return tuple(notes)
