@@ -57,14 +57,21 @@ class ImportedModel:
     has_softmax: bool
 
 
-def load_model(path: Path, batch: int | None, trainable: Callable[[str], bool]) -> ImportedModel:
+def load_model(
+    path: Path,
+    batch: int | None,
+    trainable: Callable[[str], bool],
+    *,
+    fuse_softmax: bool = True,
+) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight. Raises ModelError that lists all problems at once.
+    name of each weight; without ``fuse_softmax`` a final Softmax is computed. Raises ModelError
+    that lists all problems at once.
     """
     file = read_model(path)
-    walk = Walk(file, batch, trainable)
+    walk = Walk(file, batch, trainable, fuse_softmax=fuse_softmax)
     walk.run()
     raise_problems(path, walk.problems)
     return _imported(file, walk)

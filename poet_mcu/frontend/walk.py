@@ -28,7 +28,8 @@ from poet_mcu.ops.builder import GraphBuilder
 class Walk:
     """Lowers a model node by node and collects every problem on the way.
 
-    ``default_batch`` stands in for a symbolic batch when ``batch`` is None. After ``run`` and
+    ``default_batch`` stands in for a symbolic batch when ``batch`` is None. With ``fuse_softmax``
+    a final Softmax is left to the loss. After ``run`` and
     without ``problems``, ``graph()`` and the names and flags are valid.
     """
 
@@ -38,12 +39,15 @@ class Walk:
         batch: int | None,
         trainable: Callable[[str], bool],
         default_batch: int | None = None,
+        *,
+        fuse_softmax: bool = True,
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable)
+        self.ctx.fuse_softmax = fuse_softmax
         self.has_softmax = False
         self.input_name = ""
         self.output_name = ""
