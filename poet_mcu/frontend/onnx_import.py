@@ -9,6 +9,7 @@ from pathlib import Path
 from poet_mcu.frontend.model_file import ModelFile, read_model
 from poet_mcu.frontend.normalize import swap_relu_maxpool
 from poet_mcu.frontend.problems import Problem, raise_problems
+from poet_mcu.frontend.recognise import recognise
 from poet_mcu.frontend.walk import Walk
 from poet_mcu.ir.graph import Graph
 
@@ -99,9 +100,12 @@ def weight_names(path: Path) -> tuple[str, ...]:
 
 
 def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
-    forward = walk.graph()
+    forward, chains = recognise(walk.graph())
     graph = swap_relu_maxpool(forward)
     notes = list(walk.ctx.notes)
+    if chains:
+        names = ", ".join(sorted(set(chains)))
+        notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
