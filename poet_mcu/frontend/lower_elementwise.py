@@ -212,18 +212,9 @@ def lower_gather(ctx: Context, node: onnx.NodeProto) -> None:
     rank = len(data.shape)
     if not -rank <= axis < rank:
         raise ModelError(f"expected axis in {-rank}..{rank - 1}, got {axis}; export again")
-    if math.prod(data.shape[: axis % rank]) != 1:
-        raise ModelError(
-            f"expected Gather on the first axis, got axis {axis} of {list(data.shape)}; "
-            "transpose the table before export"
-        )
-    flat = data.shape[axis % rank :]
-    table = ctx.builder.view(data, flat, f"{node.output[0]}_table")
-    indices = ctx.indices(node.input[1], flat[0])
-    name = node.output[0]
-    rows = part(ctx, node, "gather", (table, indices), "rows")
-    shape = (*data.shape[: axis % rank], *rows.shape)
-    ctx.env[name] = Active(ctx.builder.view(rows, shape, name))
+    axis %= rank
+    indices = ctx.indices(node.input[1], data.shape[axis])
+    ctx.emit(node, "gather", (data, indices), {"axis": axis})
 
 
 def lower_expand(ctx: Context, node: onnx.NodeProto) -> None:

@@ -238,11 +238,11 @@ void poet_log_softmax_fwd_f32(const poet_softmax_shape *shape, const float *x, f
 void poet_log_softmax_bwd_f32(const poet_softmax_shape *shape, const float *y, const float *dy,
                               float *dx);
 
-/* y[count, width] = rows of table[rows, width]; a negative index counts from the end, one outside
+/* y[outer, count, width] = rows of table[outer, rows, width]; a negative index counts from the end, one outside
  * gives NaN. dtable: chain starts at 0, adds in the order of the indices.
  */
 typedef struct {
-    int32_t rows, width, count;
+    int32_t outer, rows, width, count;
 } poet_gather_shape;
 void poet_gather_fwd_f32(const poet_gather_shape *shape, const float *table,
                          const int32_t *indices, float *y);
