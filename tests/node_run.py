@@ -183,7 +183,7 @@ def expected(function: Function, x: Array, tensors: Arrays, target: Array) -> tu
     loss = ((y.reshape(target.shape) - torch.tensor(target, dtype=torch.float64)) ** 2).mean()
     loss.backward()
     grads = {n: leaf.grad.numpy() for n, leaf in leaves.items() if leaf.grad is not None}
-    return float(loss), grads
+    return loss.item(), grads
 
 
 def compare(

@@ -109,7 +109,7 @@ float poet_logf(float x)
 
 float poet_expm1f(float x)
 {
-    return (magnitude(x) <= 0.34F) ? small_expm1(x) : poet_expf(x) - 1.0F;
+    return (magnitude(x) <= 0.34F) ? with_sign_of(small_expm1(x), x) : poet_expf(x) - 1.0F;
 }
 
 float poet_log1pf(float x)
@@ -135,7 +135,7 @@ float poet_tanhf(float x)
         p = POET_FMA(p, square, -0x1.ba1a0ap-5F);
         p = POET_FMA(p, square, 0x1.11110ep-3F);
         p = POET_FMA(p, square, -0x1.555556p-2F);
-        return POET_FMA(x * square, p, x);
+        return with_sign_of(POET_FMA(x * square, p, x), x);
     }
     if (size > 9.5F) {
         return with_sign_of(1.0F, x);

@@ -126,7 +126,7 @@ def lower_node(ctx: Context, node: onnx.NodeProto) -> None:
             f"expected an operator of domain 'ai.onnx', got domain '{node.domain}'; "
             "export without custom operators or contrib fusions"
         )
-    if node.op_type in RULES and node.op_type not in _KEEPS_TENSOR and _all_static(ctx, node):
+    if node.op_type in RULES and _foldable(ctx, node):
         ctx.env[node.output[0]] = _folded(ctx, node)
         return
     lowering = HANDLERS.get(node.op_type)
@@ -152,8 +152,14 @@ def _unsupported(node: onnx.NodeProto) -> str:
     return f"expected a supported operator, got {node.op_type}; {advice}"
 
 
-def _all_static(ctx: Context, node: onnx.NodeProto) -> bool:
-    return all(isinstance(ctx.entry(name), Tensor) for name in node.input if name)
+def _foldable(ctx: Context, node: onnx.NodeProto) -> bool:
+    """All operands are known, and none of them is a table that is trained."""
+    if node.op_type in _KEEPS_TENSOR:
+        return False
+    entries = [ctx.entry(name) for name in node.input if name]
+    tensors = [entry for entry in entries if isinstance(entry, Tensor)]
+    trained_table = node.op_type == "Gather" and len(tensors) == 2 and ctx.trained(tensors[0])
+    return len(tensors) == len(entries) and not trained_table
 
 
 def _folded(ctx: Context, node: onnx.NodeProto) -> Tensor:

@@ -52,7 +52,7 @@ static const function functions[] = {
     {"exp", poet_expf, exp, -INFINITY},       {"log", poet_logf, log, 0x1p-149F},
     {"expm1", poet_expm1f, expm1, -INFINITY}, {"log1p", poet_log1pf, log1p, -0x1.fffffep-1F},
     {"tanh", poet_tanhf, tanh, -INFINITY},    {"erf", poet_erff, erf, -INFINITY},
-    {"sigmoid", poet_sigmoidf, sigmoid, -INFINITY},
+    {"sigmoid", poet_sigmoidf, sigmoid, -INFINITY}, {"sqrt", poet_sqrtf, sqrt, 0.0F},
 };
 #define COUNT (sizeof(functions) / sizeof(functions[0]))
 
