@@ -19,6 +19,7 @@ from poet_mcu.ops.table import OPERATORS
 
 Array = npt.NDArray[np.generic]
 MAX_BYTES = 2**31
+_SPELLED = {DType.F32: "float32", DType.I32: "integer", DType.U8: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class Context:
             raise SkipNode
         return found
 
-    def activation(self, name: str) -> Value:
-        """The value of ``name``, which must be computed on the board."""
+    def activation(self, name: str, dtype: DType = DType.F32) -> Value:
+        """The value of ``name``, which must be computed on the board, and of type ``dtype``."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
@@ -111,6 +112,11 @@ class Context:
             raise ModelError(
                 f"expected a value that depends on the input, got the constant '{name}'; "
                 "fold it before export"
+            )
+        if found.value.type.dtype is not dtype:
+            raise ModelError(
+                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
+                f"{_SPELLED[found.value.type.dtype]}; indices serve Gather, comparisons Where alone"
             )
         return found.value
 
@@ -180,8 +186,14 @@ class Context:
             self._constants[key] = found
         return self.builder.view(found, kind.shape, f"{key}_view")
 
-    def mask(self, name: str, array: Array) -> Value:
-        """A constant of bytes, 0 or 1, for the booleans of ``name``."""
+    def mask(self, name: str) -> Value:
+        """The booleans of ``name`` as bytes 0 and 1: a constant or the result of a comparison."""
+        found = self.entry(name)
+        if not isinstance(found, Tensor):
+            return self.activation(name, DType.U8)
+        array = found.array
+        if array.dtype != np.bool_:
+            raise ModelError(f"expected a condition of booleans, got {array.dtype}; export again")
         kind = TensorType(array.shape, DType.U8)
         return self._shared(f"{name}_mask", "", kind, array.astype(np.uint8))
 
@@ -189,7 +201,7 @@ class Context:
         """The int32 row numbers of ``name``: a constant, or the model's integer input."""
         found = self.entry(name)
         if not isinstance(found, Tensor):
-            return self.activation(name)
+            return self.activation(name, DType.I32)
         numbers = np.asarray(self.ints(name, "indices"), np.int64).reshape(found.array.shape)
         outside = numbers[(numbers < -rows) | (numbers >= rows)]
         if outside.size:

@@ -94,6 +94,11 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Swish": Lowering(lower_elementwise.lower_activation, 24),
         "Tanh": Lowering(lower_elementwise.lower_activation, 13),
         "ThresholdedRelu": Lowering(lower_elementwise.lower_activation, 22),
+        "Equal": Lowering(lower_elementwise.lower_compare, 19),
+        "Greater": Lowering(lower_elementwise.lower_compare, 13),
+        "GreaterOrEqual": Lowering(lower_elementwise.lower_compare, 16),
+        "Less": Lowering(lower_elementwise.lower_compare, 13),
+        "LessOrEqual": Lowering(lower_elementwise.lower_compare, 16),
         "Where": Lowering(lower_elementwise.lower_where, 16),
     }
 )

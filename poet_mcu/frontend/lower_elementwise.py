@@ -195,14 +195,30 @@ def part(
     return value
 
 
+#: comparison -> ours, and whether the operands change places
+COMPARISONS: Mapping[str, tuple[str, bool]] = MappingProxyType(
+    {
+        "Equal": ("equal_mask", False),
+        "Greater": ("greater_mask", False),
+        "GreaterOrEqual": ("greater_equal_mask", False),
+        "Less": ("greater_mask", True),
+        "LessOrEqual": ("greater_equal_mask", True),
+    }
+)
+
+
+def lower_compare(ctx: Context, node: onnx.NodeProto) -> None:
+    """A comparison of two operands that broadcast: bytes for Where."""
+    op, swap = COMPARISONS[node.op_type]
+    pair = [operand(ctx, name) for name in node.input]
+    ctx.emit(node, op, pair[::-1] if swap else pair, {})
+
+
 def lower_where(ctx: Context, node: onnx.NodeProto) -> None:
-    """Where with a mask known at build time."""
-    mask = ctx.tensor(node.input[0], "the condition").array
-    if mask.dtype != np.bool_:
-        raise ModelError(f"expected a condition of booleans, got {mask.dtype}; export again")
-    bytes_value = ctx.mask(node.input[0], mask)
+    """Where with a stored mask or one that a comparison made."""
+    mask = ctx.mask(node.input[0])
     sides = (operand(ctx, node.input[1]), operand(ctx, node.input[2]))
-    ctx.emit(node, "where", (bytes_value, *sides), {})
+    ctx.emit(node, "where", (mask, *sides), {})
 
 
 def lower_gather(ctx: Context, node: onnx.NodeProto) -> None:

@@ -63,7 +63,7 @@ def load_dataset(path: Path, input_type: TensorType, label_type: TensorType) -> 
         )
     if len(x) < batch:
         raise InputError(f"{path}: x: expected at least one batch of {batch} samples, got {len(x)}")
-    return Dataset(np.asarray(x, np.float32), y, batch)
+    return Dataset(x, y, batch)
 
 
 def _arrays(path: Path) -> tuple[Array, Array]:

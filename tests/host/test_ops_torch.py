@@ -381,3 +381,23 @@ def test_expand(tmp_path):
         {"shape": np.asarray([2, 1, 4, 1], np.int64)},
         tmp_path,
     )
+
+
+@pytest.mark.parametrize("op", ["Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"])
+def test_a_choice_by_comparison(op, tmp_path):
+    compare = {
+        "Greater": torch.gt,
+        "GreaterOrEqual": torch.ge,
+        "Less": torch.lt,
+        "LessOrEqual": torch.le,
+        "Equal": torch.eq,
+    }[op]
+    x = np.asarray([[1, 2, 3], [3, 2, 1]], np.float32)
+    tensors = {"w": np.asarray([2, 2, 3], np.float32)}
+    node_run.compare(
+        [node(op, "h w", "m"), node("Mul", "h h", "q"), node("Where", "m q w", "y")],
+        lambda h, w: torch.where(compare(h, w), h * h, w),
+        x,
+        tensors,
+        tmp_path,
+    )

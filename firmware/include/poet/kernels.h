@@ -205,6 +205,14 @@ void poet_where_bwd_a_f32(const poet_broadcast_shape *shape, const uint8_t *choo
 void poet_where_bwd_b_f32(const poet_broadcast_shape *shape, const uint8_t *choose,
                           const float *dy, float *dx);
 
+/* y = 1 where a > b, a >= b, a == b (never for NaN), else 0. */
+void poet_greater_mask_f32(const poet_broadcast_shape *shape, const float *a, const float *b,
+                           uint8_t *y);
+void poet_greater_equal_mask_f32(const poet_broadcast_shape *shape, const float *a,
+                                 const float *b, uint8_t *y);
+void poet_equal_mask_f32(const poet_broadcast_shape *shape, const float *a, const float *b,
+                         uint8_t *y);
+
 /* Reductions of x to y, dense. Axes: first those kept, outermost first, then those reduced; x
  * and factor are their strides in the operands. Chain: over the reduced axes in order, the last
  * fastest; sum, mean (then / divisor), l2 (of squares, then the root) and product (of x * factor)
