@@ -18,9 +18,9 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``x`` [samples, ...] float32 and ``y`` [samples, ...] int32 or float32."""
+    """``x`` and ``y`` [samples, ...], each int32 or float32."""
 
-    x: npt.NDArray[np.float32]
+    x: Array
     y: Array
     batch: int
 
