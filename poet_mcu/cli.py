@@ -61,6 +61,13 @@ TrainOpt = Annotated[
 FreezeOpt = Annotated[
     list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
 ]
+BatchnormOpt = Annotated[
+    str,
+    typer.Option(
+        "--batchnorm",
+        help="auto, train (statistics of the batch) or frozen (the stored ones).",
+    ),
+]
 PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
 RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
 SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
@@ -93,6 +100,7 @@ def _options(
     batch: int | None,
     train: list[str] | None,
     freeze: list[str] | None,
+    batchnorm: str,
     paging: bool,
     remat: bool,
     solver: str,
@@ -110,6 +118,7 @@ def _options(
         batch=batch,
         train=tuple(train or ()),
         freeze=tuple(freeze or ()),
+        batchnorm=batchnorm,  # type: ignore[arg-type]  # checked by Options
         paging=paging,
         remat=remat,
         solver=solver,  # type: ignore[arg-type]  # checked by Options
@@ -138,6 +147,7 @@ def plan(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -147,7 +157,7 @@ def plan(
 ) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
     options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, strategy,
     )  # fmt: skip
     made = run_plan(options, _note)
@@ -170,6 +180,7 @@ def build(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -182,7 +193,7 @@ def build(
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
     options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, strategy,
     )  # fmt: skip
     made = run_build(options, out, _note, dump=dump)

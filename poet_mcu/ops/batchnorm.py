@@ -49,7 +49,7 @@ def _wide(vector: Array, x: F32) -> F32:
 
 def _inverse(var: Array, attrs: Attrs) -> F32:
     deviation = np.sqrt(np.asarray(var, np.float32) + np.float32(number(attrs, "eps")))
-    return (np.float32(1) / deviation).astype(np.float32)
+    return np.asarray(np.float32(1) / deviation, np.float32)
 
 
 def _check(x: TensorType, vectors: Types) -> None:
@@ -146,7 +146,7 @@ class BatchNorm(Operator):
 
     def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
         x = np.asarray(inputs[0], np.float32)
-        _, mean, var, scale, bias = inputs
+        _, mean, var, scale, bias = (np.asarray(a, np.float32) for a in inputs)
         factor = _wide(_inverse(var, attrs) * scale, x)
         return ((x - _wide(mean, x)) * factor + _wide(bias, x),)
 
@@ -216,12 +216,11 @@ class BatchNormBwdX(Operator):
         return (inputs[0],)
 
     def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-        x, dy = (np.asarray(a, np.float32) for a in inputs[:2])
-        _, _, mean, var, scale, dscale, dbias = inputs
+        x, dy, mean, var, scale, dscale, dbias = (np.asarray(a, np.float32) for a in inputs)
         count = np.float32(x.size // x.shape[1])
         inverse = _inverse(var, attrs)
-        slope = _wide(inverse * np.asarray(dscale, np.float32) / count, x)
-        level = _wide(np.asarray(dbias, np.float32) / count, x)
+        slope = _wide(inverse * dscale / count, x)
+        level = _wide(dbias / count, x)
         dx = (dy - level - (x - _wide(mean, x)) * slope) * _wide(inverse * scale, x)
         return (dx.astype(np.float32),)
 
@@ -244,8 +243,8 @@ class BatchNormFrozenBwdX(Operator):
         return (inputs[0],)
 
     def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-        dy = np.asarray(inputs[0], np.float32)
-        return (dy * _wide(_inverse(inputs[1], attrs) * inputs[2], dy),)
+        dy, var, scale = (np.asarray(a, np.float32) for a in inputs)
+        return (dy * _wide(_inverse(var, attrs) * scale, dy),)
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         return Cost("elementwise", elements=outputs[0].elements)

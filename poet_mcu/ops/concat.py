@@ -27,8 +27,7 @@ class Concat(Operator):
             raise ModelError(f"expected 1 to {MOST} inputs, got {len(inputs)}")
         for other in inputs:
             fits = len(other.shape) == len(first) and all(
-                i == axis or a == b
-                for i, (a, b) in enumerate(zip(first, other.shape, strict=True))
+                i == axis or a == b for i, (a, b) in enumerate(zip(first, other.shape, strict=True))
             )
             if not fits:
                 raise ModelError(

@@ -19,9 +19,7 @@ def _repeating(small: tuple[int, ...], large: tuple[int, ...]) -> tuple[int, ...
 
 
 def _check(small: tuple[int, ...], large: tuple[int, ...]) -> None:
-    fits = len(small) == len(large) and all(
-        a in (1, b) for a, b in zip(small, large, strict=False)
-    )
+    fits = len(small) == len(large) and all(a in (1, b) for a, b in zip(small, large, strict=False))
     if not fits:
         raise ModelError(f"expected sizes of 1 or those of {list(large)}, got {list(small)}")
 

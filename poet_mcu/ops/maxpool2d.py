@@ -68,9 +68,7 @@ class MaxPool2d(Operator):
         if any(2 * p > k for p, k in zip(pads, kernel * 2, strict=True)):
             raise ModelError(f"expected pads of at most half the window {kernel}, got {pads}")
         out = tuple(
-            positions(
-                shape[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil
-            )
+            positions(shape[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil)
             for i in range(2)
         )
         if min(out) < 1:

@@ -44,7 +44,9 @@ def _inner(outer: tuple[int, ...], attrs: Attrs) -> tuple[int, tuple[int, ...]]:
     return first, tuple(a * b for a, b in zip(ints(attrs, "steps"), steps, strict=True))
 
 
-def _index(sizes: tuple[int, ...], attrs: Attrs) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], ...]:
+def _index(
+    sizes: tuple[int, ...], attrs: Attrs
+) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.intp]], ...]:
     rows = zip(ints(attrs, "starts"), sizes, ints(attrs, "steps"), strict=True)
     return np.ix_(*(start + step * np.arange(size, dtype=np.intp) for start, size, step in rows))
 

@@ -44,8 +44,8 @@ class Box:
                 f"{list(self.size)}; do it in two steps, or merge dimensions before export"
             )
         loops = [(1, 0, 0)] * (_AXES - len(loops)) + loops
-        size, source, target = (tuple(loop[i] for loop in loops) for i in range(3))
-        return Box(size, source, target, self.from_start, self.to_start)
+        sizes, reads, writes = (tuple(loop[i] for loop in loops) for i in range(3))
+        return Box(sizes, reads, writes, self.from_start, self.to_start)
 
 
 def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
