@@ -87,7 +87,7 @@ def _need_no_more_outputs(ctx: Context, node: onnx.NodeProto, why: str) -> None:
 
 
 def _row_norm(
-    ctx: Context, node: onnx.NodeProto, layout: tuple[int, int, int], default_eps: float
+    ctx: Context, node: onnx.NodeProto, layout: tuple[int, int, int]
 ) -> None:
     """Emit rownorm with (features, groups, inner); scale and bias are inputs 1 and 2."""
     x = ctx.activation(node.input[0])
@@ -102,7 +102,7 @@ def _row_norm(
         zeros = np.zeros(channels, np.float32)
         name = f"{node.output[0]}_no_bias"
         bias = ctx.builder.value(name, TensorType((channels,)), Role.CONSTANT, "", zeros)
-    eps = float(attribute(node, "epsilon", default_eps))
+    eps = float(attribute(node, "epsilon", 1e-5))
     attrs = {"features": features, "groups": groups, "inner": inner, "eps": eps}
     ctx.emit(node, "rownorm", (x, scale, bias), attrs)
 
@@ -124,18 +124,18 @@ def lower_layer_norm(ctx: Context, node: onnx.NodeProto) -> None:
             f"expected axis in {-len(shape)}..{len(shape) - 1}, got {axis}; export again"
         )
     axis %= len(shape)
-    _row_norm(ctx, node, (math.prod(shape[axis:]), 1, 1), 1e-5)
+    _row_norm(ctx, node, (math.prod(shape[axis:]), 1, 1))
 
 
 def lower_instance_norm(ctx: Context, node: onnx.NodeProto) -> None:
     """InstanceNormalization of [N, C, ...]: each plane by itself."""
     shape = _planes(ctx, node)
     plane = math.prod(shape[2:])
-    _row_norm(ctx, node, (plane, shape[1], plane), 1e-5)
+    _row_norm(ctx, node, (plane, shape[1], plane))
 
 
 def lower_group_norm(ctx: Context, node: onnx.NodeProto) -> None:
-    """GroupNormalization; scale and bias are a number a group in opset 18, a channel since 21."""
+    """GroupNormalization of opset 21: scale and bias a channel. (ONNX withdrew that of opset 18.)"""
     shape = _planes(ctx, node)
     groups = attribute(node, "num_groups", 0)
     if groups < 1 or shape[1] % groups:
@@ -143,8 +143,7 @@ def lower_group_norm(ctx: Context, node: onnx.NodeProto) -> None:
             f"expected num_groups that divides {shape[1]} channels, got {groups}; export again"
         )
     plane = math.prod(shape[2:])
-    features = shape[1] // groups * plane
-    _row_norm(ctx, node, (features, groups, features if ctx.opset < 21 else plane), 1e-5)
+    _row_norm(ctx, node, (shape[1] // groups * plane, groups, plane))
 
 
 def _planes(ctx: Context, node: onnx.NodeProto) -> tuple[int, ...]:
