@@ -51,9 +51,7 @@ class Layer:
 
     def start(self) -> dict[str, torch.Tensor]:
         made = {"p": models.weights(*self.x, seed=5), **self.tensors}
-        return {
-            n: torch.tensor(a, requires_grad=a.dtype == np.float32) for n, a in made.items()
-        }
+        return {n: torch.tensor(a, requires_grad=a.dtype == np.float32) for n, a in made.items()}
 
     def run_torch(self, x: torch.Tensor, w: Mapping[str, torch.Tensor]) -> torch.Tensor:
         return self.torch(x + w["p"], w)
