@@ -70,7 +70,7 @@ def _geometry(
 
 
 def _split(total: int, mode: str) -> tuple[int, int]:
-    """Padding before and after that cuts ``total`` positions off (ONNX Operators, ConvTranspose)."""
+    """Padding before and after that cuts ``total`` positions off (ONNX, ConvTranspose-11)."""
     if total < 0:
         raise ModelError(
             f"expected an output no larger than what the kernels reach, got {-total} positions "

@@ -34,7 +34,8 @@ def lower_matmul(ctx: Context, node: onnx.NodeProto) -> None:
     right = c.shape if len(c.shape) > 1 else (*c.shape, 1)
     if left[-1] != right[-2]:
         raise ModelError(
-            f"expected as many columns as rows, got {list(a.shape)} and {list(c.shape)}; export again"
+            f"expected as many columns as rows, got {list(a.shape)} and {list(c.shape)}; "
+            "export again"
         )
     stack = broadcast(left[:-2], right[:-2])
     rows = left[-2:-1] if len(a.shape) > 1 else ()
@@ -73,8 +74,8 @@ def lower_gemm(ctx: Context, node: onnx.NodeProto) -> None:
     a, b = (ctx.operand(name) for name in node.input[:2])
     if alpha != 1.0 or beta != 1.0 or len(a.shape) != 2 or len(b.shape) != 2:
         raise ModelError(
-            f"expected alpha=1, beta=1 and two matrices with a computed B, got {alpha:g}, {beta:g}, "
-            f"{list(a.shape)} and {list(b.shape)}; export as MatMul + Add"
+            f"expected alpha=1, beta=1 and two matrices with a computed B, got {alpha:g}, "
+            f"{beta:g}, {list(a.shape)} and {list(b.shape)}; export as MatMul + Add"
         )
     turned = [attribute(node, name, 0) for name in ("transA", "transB")]
     attrs = {"a_is_turned": int(bool(turned[0])), "c_is_turned": int(bool(turned[1]))}

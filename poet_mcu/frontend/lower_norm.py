@@ -86,9 +86,7 @@ def _need_no_more_outputs(ctx: Context, node: onnx.NodeProto, why: str) -> None:
         )
 
 
-def _row_norm(
-    ctx: Context, node: onnx.NodeProto, layout: tuple[int, int, int]
-) -> None:
+def _row_norm(ctx: Context, node: onnx.NodeProto, layout: tuple[int, int, int]) -> None:
     """Emit rownorm with (features, groups, inner); scale and bias are inputs 1 and 2."""
     x = ctx.activation(node.input[0])
     features, groups, inner = layout
@@ -135,7 +133,7 @@ def lower_instance_norm(ctx: Context, node: onnx.NodeProto) -> None:
 
 
 def lower_group_norm(ctx: Context, node: onnx.NodeProto) -> None:
-    """GroupNormalization of opset 21: scale and bias a channel. (ONNX withdrew that of opset 18.)"""
+    """GroupNormalization since opset 21, scale and bias a channel; ONNX withdrew that of 18."""
     shape = _planes(ctx, node)
     groups = attribute(node, "num_groups", 0)
     if groups < 1 or shape[1] % groups:

@@ -1,12 +1,14 @@
 """Everything that is refused says where, what and what to do; check lists all at once."""
 
 import models as m
+import numpy as np
 import onnx
 import pytest
 from models import node, refusal, weights
 from onnx import TensorProto, helper
 
 from poet_mcu.errors import InputError
+from poet_mcu.frontend.handlers import HANDLERS
 from poet_mcu.frontend.onnx_import import Problem, check_model, load_model
 
 
