@@ -99,7 +99,8 @@ class ModelView:
     region_blocks: int
     default_lr: str
     build_id: str
-    model_hash: str
+    build_id_field: str
+    model_hash_field: str
     train_action_count: int
     eval_action_count: int
     descriptors: tuple[Descriptor, ...]
