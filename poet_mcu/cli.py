@@ -192,6 +192,7 @@ def sweep(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -200,7 +201,7 @@ def sweep(
 ) -> None:
     """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
     options = _options(
-        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, "optimal",
     )  # fmt: skip
     columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())

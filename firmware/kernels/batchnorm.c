@@ -23,16 +23,20 @@ void poet_batch_stats_f32(const poet_batchnorm_shape *shape, const float *x, flo
                 sum = sum + *from++;
             }
         }
-        mean[c] = sum / count;
+        const float middle = sum / count;
         float squares = 0.0F;
+        float rest = 0.0F; /* what rounding left of the mean: the long sum errs, this one hardly */
         for (int32_t n = 0; n < s->n; n++) {
             const float *from = x + (n * s->c + c) * s->plane;
             for (int32_t left = s->plane; left > 0; left--) {
-                const float centred = *from++ - mean[c];
+                const float centred = *from++ - middle;
                 squares = POET_FMA(centred, centred, squares);
+                rest = rest + centred;
             }
         }
-        var[c] = squares / count;
+        const float correction = rest / count;
+        mean[c] = middle + correction;
+        var[c] = squares / count - correction * correction;
     }
 }
 

@@ -103,9 +103,7 @@ def _axis(axis: int, rank: int, name: str) -> int:
 
 
 def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
-    """Transpose of a stored tensor is folded (2-D is remembered); of an activation a view
-    where no element moves.
-    """
+    """Transpose of a stored tensor is folded (2-D is remembered); of an activation emitted."""
     found = ctx.entry(node.input[0])
     if isinstance(found, Tensor):
         array = fold(node, [found.array], ctx.opset)

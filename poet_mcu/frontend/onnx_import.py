@@ -66,8 +66,9 @@ def load_model(
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight; ``batchnorm`` is 'train' (statistics of the batch), 'frozen' (the stored ones)
-    or 'auto' (train where the scale is trained and the batch has a variance). Raises ModelError that lists all problems at once.
+    name of each weight; ``batchnorm`` is 'train' (statistics of the batch), 'frozen' (the stored
+    ones) or 'auto' (train where the scale is trained and the batch has a variance). Raises
+    ModelError that lists all problems at once.
     """
     file = read_model(path)
     walk = Walk(file, batch, trainable, batchnorm=batchnorm)

@@ -167,7 +167,7 @@ class BatchNorm(Operator):
         needs: Sequence[bool],
         build: Emitter,
     ) -> tuple[Value | None, ...]:
-        x, mean, var, scale, bias = inputs
+        x, mean, var, scale = inputs[:4]
         dy, attrs = grads[0], {"eps": node.attrs["eps"]}
         through = needs[0] and bool(ints(node.attrs, "batch")[0])
         dx = dscale = dbias = None

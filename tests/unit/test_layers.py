@@ -1,5 +1,7 @@
 """Each operator, forward and backward, in numpy and in C against PyTorch and ONNX Runtime."""
 
+# ruff: noqa: ARG005 - every case is called alike
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Layout and products, forward and backward, in numpy and in C against PyTorch and ONNX Runtime."""
 
+# ruff: noqa: ARG005 - every case is called alike
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -24,7 +26,9 @@ def resized(scale):
 
 LAYOUT = {
     "transpose": Layer(
-        [node("Transpose", "h", "y", perm=[0, 2, 3, 1])], (2, 3, 4, 5), lambda h, w: h.permute(0, 2, 3, 1)
+        [node("Transpose", "h", "y", perm=[0, 2, 3, 1])],
+        (2, 3, 4, 5),
+        lambda h, w: h.permute(0, 2, 3, 1),
     ),
     "transpose 5-D": Layer(
         [node("Transpose", "h", "y", perm=[4, 1, 3, 0, 2])],
@@ -131,7 +135,10 @@ LAYOUT = {
         {"s": ints(1, 2, 6, 3)},
     ),
     "upsample": Layer(
-        [node("Upsample", "h s", "y")], (2, 3, 2, 3), resized((2, 3)), {"s": np.float32([1, 1, 2, 3])},
+        [node("Upsample", "h s", "y")],
+        (2, 3, 2, 3),
+        resized((2, 3)),
+        {"s": np.float32([1, 1, 2, 3])},
         opset=9,
     ),
     "resize 1-D": Layer(

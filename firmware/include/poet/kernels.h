@@ -157,7 +157,8 @@ typedef struct {
     int32_t n, c, plane;
     float eps;
 } poet_batchnorm_shape;
-/* Mean, then the variance over the population. Chains: start at 0; n, plane; one division. */
+/* Mean, then the variance over the population: m = sum / count, d = sum of (x - m) / count;
+ * mean = m + d, var = sum of (x - m)^2 / count - d * d. Chains: start at 0; n, plane. */
 void poet_batch_stats_f32(const poet_batchnorm_shape *shape, const float *x, float *mean,
                           float *var);
 /* y = (x - mean) * (r * scale) + bias; may run in place. */
