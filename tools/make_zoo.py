@@ -136,6 +136,8 @@ def make_module(name: str, width: float = 1.0) -> nn.Module:
     torch.manual_seed(SEED)
     module = ZOO[name].make(width)
     for layer in module.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):  # so that gradients reach the first layer
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
             nn.init.uniform_(layer.weight, 0.5, 1.5)
             nn.init.normal_(layer.bias, 0, 0.1)
