@@ -25,9 +25,8 @@ STEPS = 3
 PLANS = ("keep-all", "recompute-all", "page-all")
 
 
-def network() -> onnx.ModelProto:
-    """Batch, group and layer normalization, pooling, layout, transposed convolution, products."""
-    tensors = {
+def tensors() -> dict[str, np.ndarray]:
+    return {
         "conv.weight": weights(4, 2, 3, 3, seed=1),
         "bn.weight": weights(4, seed=2) + np.float32(1),
         "bn.bias": weights(4, seed=3),
@@ -44,6 +43,10 @@ def network() -> onnx.ModelProto:
         "flat": np.asarray([0, 8, 16], np.int64),
         "pads": np.asarray([0, 0, 1, 0, 0, 0, 0, 1], np.int64),
     }
+
+
+def network() -> onnx.ModelProto:
+    """Batch, group and layer normalization, pooling, layout, transposed convolution, products."""
     nodes = [
         node("Pad", "x pads", "p"),
         node("Conv", "p conv.weight", "c", pads=[0, 1, 1, 0]),
@@ -65,7 +68,7 @@ def network() -> onnx.ModelProto:
         node("Flatten", "g", "h"),
         node("MatMul", "h fc.weight", "y"),
     ]
-    return models.model(nodes, ["N", 2, 8, 8], tensors, y=["N", 3])
+    return models.model(nodes, ["N", 2, 8, 8], tensors(), y=["N", 3])
 
 
 def built(folder: Path, board: str, plan: str) -> Path:
