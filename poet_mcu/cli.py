@@ -77,6 +77,13 @@ TrainOpt = Annotated[
 FreezeOpt = Annotated[
     list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
 ]
+BatchnormOpt = Annotated[
+    str,
+    typer.Option(
+        "--batchnorm",
+        help="auto, train (statistics of the batch) or frozen (the stored ones).",
+    ),
+]
 PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
 RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
 SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
@@ -101,6 +108,7 @@ def _options(
     batch: int | None,
     train: list[str] | None,
     freeze: list[str] | None,
+    batchnorm: str,
     paging: bool,
     remat: bool,
     solver: str,
@@ -119,6 +127,7 @@ def _options(
         batch=batch,
         train=tuple(train or ()),
         freeze=tuple(freeze or ()),
+        batchnorm=batchnorm,  # type: ignore[arg-type]  # checked by Options
         paging=paging,
         remat=remat,
         solver=solver,  # type: ignore[arg-type]  # checked by Options
@@ -149,6 +158,7 @@ def plan(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -165,7 +175,7 @@ def plan(
     facts = plan_of_problem(model, board, ram, deadline, switches, planner, _note)
     if facts is None and model is not None and board is not None:
         options = _options(
-            model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+            model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
             paging, remat, solver, time_limit, strategy, planner,
         )  # fmt: skip
         made = run_plan(options, _note)
@@ -195,6 +205,7 @@ def sweep(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -203,7 +214,7 @@ def sweep(
 ) -> None:
     """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
     options = _options(
-        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, "optimal", _PLANNER,
     )  # fmt: skip
     columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
@@ -239,6 +250,7 @@ def build(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -252,7 +264,7 @@ def build(
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
     options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, strategy, planner,
     )  # fmt: skip
     made = run_build(options, out, _note, dump=dump)

@@ -64,15 +64,17 @@ def load_model(
     trainable: Callable[[str], bool],
     *,
     fuse_softmax: bool = True,
+    batchnorm: str = "auto",
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight; without ``fuse_softmax`` a final Softmax is computed. Raises ModelError
-    that lists all problems at once.
+    name of each weight; without ``fuse_softmax`` a final Softmax is computed. ``batchnorm`` is
+    'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
+    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
-    walk = Walk(file, batch, trainable, fuse_softmax=fuse_softmax)
+    walk = Walk(file, batch, trainable, fuse_softmax=fuse_softmax, batchnorm=batchnorm)
     walk.run()
     raise_problems(path, walk.problems)
     return _imported(file, walk)

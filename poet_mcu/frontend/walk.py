@@ -41,12 +41,13 @@ class Walk:
         default_batch: int | None = None,
         *,
         fuse_softmax: bool = True,
+        batchnorm: str = "auto",
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
-        self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable)
+        self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
         self.ctx.fuse_softmax = fuse_softmax
         self.has_softmax = False
         self.input_name = ""

@@ -50,7 +50,7 @@ class Interpreter:
             self._store_page(page)
         for home in self.program.homes:
             value = self.graph.values[home.value]
-            if value.role is Role.PARAMETER:
+            if value.role in (Role.PARAMETER, Role.STATISTIC):
                 self.store(home.offset, self.graph.initial[value.id])
             elif value.role is Role.STATE:
                 self.store(home.offset, np.zeros(value.shape, value.type.dtype.numpy))
@@ -59,7 +59,7 @@ class Interpreter:
         """The start value of a home on the card: the initial one, zero for state."""
         value = self.graph.values[page.value]
         raw = np.zeros(page.nbytes, np.uint8)
-        if value.role is Role.PARAMETER:
+        if value.role in (Role.PARAMETER, Role.STATISTIC):
             start = np.ascontiguousarray(self.graph.initial[value.id]).view(np.uint8).reshape(-1)
             raw[: start.size] = start
         self.card.pages[page.number] = raw
