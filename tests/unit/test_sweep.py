@@ -154,7 +154,7 @@ def test_a_row_is_the_plan_of_that_budget(done, options):
 
 def test_plans_are_never_worse_than_those_with_less_ram():
     keys = ("energy_j", "objective", "peak_bytes", "time_s", "lower_bound", "plan_ram_bytes")
-    keys += ("compute_j", "sd_j", "stall_s", "sd_read_bytes", "sd_write_bytes", "arena_bytes")
+    keys += ("compute_j", "sd_j", "wait_j", "stall_s", "sd_read_bytes", "sd_write_bytes", "arena_bytes")
     keys += ("recomputes", "page_ins", "page_outs", "status", "gap", "overhead_gap")
 
     def row(ram, energy, bound):
