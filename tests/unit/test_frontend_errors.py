@@ -8,6 +8,7 @@ from models import node, refusal, weights
 from onnx import TensorProto, helper
 
 from poet_mcu.errors import InputError
+from poet_mcu.frontend.handlers import HANDLERS
 from poet_mcu.frontend.onnx_import import Problem, check_model, load_model
 
 
