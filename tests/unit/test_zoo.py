@@ -26,9 +26,14 @@ LR = 0.01
 LIMIT = 1e-4
 #: normalization over few values needs a larger batch to be well-conditioned
 BATCH = {"autoencoder": 16}
-#: 27 normalizations in a row: PyTorch's own float32 and float64 part by 8 % in three steps
-FEWER_STEPS = {("mobilenet", False): 1}
-SMALLER_LR = {("mobilenet", False): 1e-4}
+#: Not MobileNet by the batch's statistics: through its 27 normalizations of few values PyTorch's
+#: own float32 and float64 part by 8 % in three steps, so there is nothing to compare with.
+CASES = [
+    (name, fold)
+    for name in make_zoo.ZOO
+    for fold in (False, True)
+    if (name, fold) != ("mobilenet", False)
+]
 
 
 def prepared(name: str, module: nn.Module, folder: Path, batch: int) -> Prepared:
@@ -66,9 +71,9 @@ def compare(name: str, width: float, batch: int, folder: Path, *, fold: bool) ->
     made = prepared(name, module, folder, batch)
     graph = made.train
     (x,), (y,) = graph.with_role(Role.INPUT), graph.with_role(Role.LABEL)
-    lr = SMALLER_LR.get((name, fold), LR)
+    lr = LR
     state, losses, work = dict(graph.initial), [], []
-    for feeds in feeds_of(graph, FEWER_STEPS.get((name, fold), STEPS)):
+    for feeds in feeds_of(graph, STEPS):
         values = kernels_run.run_kernels(graph, state, feeds, lr)
         state = {i: values[i] for i in state}
         losses.append(float(values[graph.outputs[0]]))
@@ -94,8 +99,7 @@ def test_a_narrow_resnet8_trains_as_in_pytorch(fold: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [False, True], ids=["batchnorm", "folded"])
-@pytest.mark.parametrize("name", make_zoo.ZOO)
+@pytest.mark.parametrize(("name", "fold"), CASES)
 def test_the_zoo_trains_as_in_pytorch(name: str, fold: bool, tmp_path: Path) -> None:
     compare(name, 1.0, BATCH.get(name, 4), tmp_path, fold=fold)
 
