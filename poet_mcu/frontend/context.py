@@ -63,11 +63,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxOf:
-    """The output of a Softmax: allowed to be the model's output and nothing else."""
+    """The output of a Softmax or Sigmoid: allowed to be the model's output and nothing else."""
 
     logits: Value
     out_shape: tuple[int, ...]
     label: str
+    op: str = "Softmax"
 
 
 Entry = Active | Tensor | Pending | SoftmaxOf
@@ -104,7 +105,7 @@ class Context:
             self.env[name] = found
         if isinstance(found, SoftmaxOf):
             raise ModelError(
-                f"expected Softmax only as the last node, got the one of {found.label} here; "
+                f"expected {found.op} only as the last node, got the one of {found.label} here; "
                 "move it to the end or remove it before export"
             )
         if isinstance(found, Tensor):

@@ -40,6 +40,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Relu": Lowering(lower_shape.lower_relu, 14),
         "Reshape": Lowering(lower_shape.lower_reshape, 25),
         "Shape": Lowering(lower_shape.lower_shape, 25),
+        "Sigmoid": Lowering(lower_shape.lower_sigmoid, 13),
         "Softmax": Lowering(lower_shape.lower_softmax, 13),
         "Squeeze": Lowering(lower_shape.lower_squeeze, 25),
         "Transpose": Lowering(lower_shape.lower_transpose, 25),

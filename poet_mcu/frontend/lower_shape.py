@@ -210,3 +210,10 @@ def lower_softmax(ctx: Context, node: onnx.NodeProto) -> None:
     logits = ctx.builder.view(value, rows, f"{node.output[0]}_logits")
     label = f"'{node.name or node.output[0]}'"
     ctx.env[node.output[0]] = SoftmaxOf(logits, shape, label)
+
+
+def lower_sigmoid(ctx: Context, node: onnx.NodeProto) -> None:
+    """The last Sigmoid: its logits, for a loss that has the Sigmoid inside."""
+    value = ctx.activation(node.input[0])
+    label = f"'{node.name or node.output[0]}'"
+    ctx.env[node.output[0]] = SoftmaxOf(value, value.shape, label, "Sigmoid")

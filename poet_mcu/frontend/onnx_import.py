@@ -48,13 +48,18 @@ class ImportReport:
 class ImportedModel:
     """The forward graph.
 
-    With ``has_softmax`` its output is the logits [rows, classes] of a final Softmax that is left
-    to the loss.
+    With an ``activation`` its output is what goes into a final node of that ONNX name, which is
+    left to the loss: the logits [rows, classes] of a Softmax, or those of a Sigmoid.
     """
 
     graph: Graph
     report: ImportReport
-    has_softmax: bool
+    activation: str
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether a final Softmax was left to the loss."""
+        return self.activation == "Softmax"
 
 
 def load_model(path: Path, batch: int | None, trainable: Callable[[str], bool]) -> ImportedModel:
@@ -110,7 +115,7 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         identity_copies=dict(walk.ctx.identity_copies),
         notes=tuple(notes),
     )
-    return ImportedModel(graph, report, walk.has_softmax)
+    return ImportedModel(graph, report, walk.activation)
 
 
 def _relu_ids(graph: Graph) -> set[int]:

@@ -44,7 +44,7 @@ class Walk:
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable)
-        self.has_softmax = False
+        self.activation = ""
         self.input_name = ""
         self.output_name = ""
         self.output_shape: tuple[int, ...] = ()
@@ -199,10 +199,10 @@ class Walk:
         self.output_name = info.name
         entry = self.ctx.env.get(info.name)
         if isinstance(entry, SoftmaxOf):
-            self.has_softmax = True
+            self.activation = entry.op
             self._output, self.output_shape = entry.logits, entry.out_shape
             self.ctx.notes.append(
-                f"the final Softmax {entry.label} is left to the loss: the output is its logits"
+                f"the final {entry.op} {entry.label} is left to the loss: the output is its logits"
             )
         elif isinstance(entry, Active):
             self._output, self.output_shape = entry.value, entry.value.shape

@@ -43,7 +43,8 @@ class Kernel:
 
     ``descriptor`` is the C struct type ('' when the kernel takes none) and ``fields`` its
     initializers in order. ``args`` are 'in0', 'out1', 'ws' (workspace pointer), 'null' and
-    'lr' (the learning rate of this step), in the order of the C prototype.
+    what the trainer knows of the step: 'lr' (its learning rate) and 'bias1', 'bias2' (1 - beta^n
+    at the optimizer's n-th update), in the order of the C prototype.
     """
 
     function: str
@@ -61,6 +62,14 @@ def ints(attrs: Attrs, key: str) -> tuple[int, ...]:
     if isinstance(value, tuple):
         return value
     raise InternalError(f"attribute {key}: expected ints, got {value!r}")
+
+
+def number(attrs: Attrs, key: str) -> float:
+    """An attribute that must be a number."""
+    value = attrs[key]
+    if isinstance(value, int | float):
+        return value
+    raise InternalError(f"attribute {key}: expected a number, got {value!r}")
 
 
 def in_memory_order(

@@ -5,10 +5,50 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from poet_mcu.ops import add, channel_sum, conv2d, dense, maxpool2d, mse, relu, sgd, softmax_xent
+from poet_mcu.ops import (
+    accumulate,
+    adam,
+    add,
+    bce,
+    channel_sum,
+    clip_norm,
+    conv2d,
+    dense,
+    huber,
+    l1,
+    maxpool2d,
+    momentum,
+    mse,
+    relu,
+    rmsprop,
+    scalar_loss,
+    sgd,
+    softmax_xent,
+    weighted_xent,
+)
 from poet_mcu.ops.operator import Operator
 
-_MODULES = (add, channel_sum, conv2d, dense, maxpool2d, mse, relu, sgd, softmax_xent)
+_MODULES = (
+    accumulate,
+    adam,
+    add,
+    bce,
+    channel_sum,
+    clip_norm,
+    conv2d,
+    dense,
+    huber,
+    l1,
+    maxpool2d,
+    momentum,
+    mse,
+    relu,
+    rmsprop,
+    scalar_loss,
+    sgd,
+    softmax_xent,
+    weighted_xent,
+)
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {operator.name: operator for module in _MODULES for operator in module.OPERATORS}

@@ -18,7 +18,7 @@ from poet_mcu.codegen.render import render
 from poet_mcu.codegen.views import Banner
 from poet_mcu.errors import ToolMissing
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
-from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.options import Options, graph_options
 from poet_mcu.pipeline.plan import Plan, Progress, plan
 from poet_mcu.pipeline.selfcheck import check_program
 from poet_mcu.version import __version__
@@ -153,14 +153,7 @@ def _manifest(planned: Plan, code: CodeInput) -> dict[str, Any]:
         "model": options.model.name,
         "model_sha256": code.model_hash.hex(),
         "board": planned.prepared.board.name,
-        "options": {
-            "loss": options.loss,
-            "optimizer": options.optimizer,
-            "lr": options.lr,
-            "batch": options.batch,
-            "train": list(options.train),
-            "freeze": list(options.freeze),
-        },
+        "options": graph_options(options),
     }
 
 

@@ -18,7 +18,7 @@ from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
 from poet_mcu.link.emulator import run_host, run_qemu
-from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
 
 
@@ -44,18 +44,7 @@ class BuildFolder:
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
         kept = self.manifest["options"]
-        return prepare(
-            Options(
-                self.path / "model.onnx",
-                self.board.name,
-                loss=kept["loss"],
-                optimizer=kept["optimizer"],
-                lr=kept["lr"],
-                batch=kept["batch"],
-                train=tuple(kept["train"]),
-                freeze=tuple(kept["freeze"]),
-            )
-        )
+        return prepare(options_from(kept, self.path / "model.onnx", self.board.name))
 
 
 def open_folder(path: Path) -> BuildFolder:
