@@ -98,6 +98,7 @@ class ModelView:
     region_block: int
     region_blocks: int
     default_lr: str
+    training: tuple[str, ...]
     build_id: str
     model_hash: str
     train_action_count: int

@@ -92,6 +92,7 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
         region_block=board.storage.region_first_block,
         region_blocks=planned.region_blocks,
         default_lr=prepared.options.lr,
+        recipe=prepared.options,
         model_hash=bytes.fromhex(report.sha256),
         build_id=bytes(16),
     )
@@ -117,7 +118,7 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
     planned = plan(options, progress)
     board = planned.prepared.board
     progress("checking the plan in the interpreter")
-    peak = check_program(planned.train)
+    peak = check_program(planned.train, options.accumulate)
     check_program(planned.evaluation)
     progress("writing C")
     code, texts = _with_build_id(_code_input(planned, board), board)

@@ -134,6 +134,12 @@ def _card_copy(folder: BuildFolder) -> Iterator[Path]:
 
 
 def value_of(prepared: Prepared, role: Role) -> Value:
-    """The one input or label value of the training graph."""
+    """The one value of that role in the training graph."""
     (value,) = prepared.train.with_role(role)
     return value
+
+
+def label_of(prepared: Prepared) -> Value | None:
+    """The labels of the training graph; None when the model's output is the loss."""
+    found = prepared.train.with_role(Role.LABEL)
+    return found[0] if found else None
