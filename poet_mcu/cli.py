@@ -15,6 +15,7 @@ from rich.table import Table
 
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
+from poet_mcu.cli_options import ModelArg, takes_options
 from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
@@ -26,7 +27,7 @@ from poet_mcu.pipeline.train import TrainOptions, TrainProgress
 from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
 from poet_mcu.toolchain import doctor as run_doctor
-from poet_mcu.units import format_bytes, parse_bytes, parse_seconds
+from poet_mcu.units import format_bytes
 
 app = typer.Typer(
     name="poet-mcu",
@@ -40,38 +41,8 @@ _UsageError: Any = typer.BadParameter.__mro__[2]
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
-ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-BoardOpt = Annotated[str, typer.Option("--board", help="A board's name, or a board file.")]
-RamOpt = Annotated[
-    str | None,
-    typer.Option("--ram", help="Budget for everything in RAM, e.g. 48K. Default: all of it."),
-]
-DeadlineOpt = Annotated[
-    str | None, typer.Option("--deadline", help="Longest training step, e.g. 500ms.")
-]
-LossOpt = Annotated[str, typer.Option("--loss", help="cross-entropy or mse.")]
-OptimizerOpt = Annotated[str, typer.Option("--optimizer", help="sgd.")]
-LrOpt = Annotated[float, typer.Option("--lr", help="Learning rate.")]
-BatchOpt = Annotated[int | None, typer.Option("--batch", help="Samples in a step.")]
-TrainOpt = Annotated[
-    list[str] | None, typer.Option("--train", help="Train only weights that match this glob.")
-]
-FreezeOpt = Annotated[
-    list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
-]
-PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
-RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
-SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
-LimitOpt = Annotated[str, typer.Option("--time-limit", help="Limit of each solve, e.g. 60s.")]
-StrategyOpt = Annotated[
-    str,
-    typer.Option(
-        "--strategy",
-        help="optimal, or a baseline to measure: keep-all, free-early, page-all, recompute-all.",
-    ),
-]
 PortOpt = Annotated[
     str | None,
     typer.Option("--port", help="/dev/ttyACM0, socket://host:port, or another pyserial URL."),
@@ -80,42 +51,6 @@ EmulateOpt = Annotated[bool, typer.Option("--emulate", help="Run in the board's 
 SerialOpt = Annotated[
     str, typer.Option("--serial", help="The emulator's serial line: pty or socket.")
 ]
-
-
-def _options(
-    model: Path,
-    board: str,
-    ram: str | None,
-    deadline: str | None,
-    loss: str,
-    optimizer: str,
-    lr: float,
-    batch: int | None,
-    train: list[str] | None,
-    freeze: list[str] | None,
-    paging: bool,
-    remat: bool,
-    solver: str,
-    time_limit: str,
-    strategy: str,
-) -> Options:
-    return Options(
-        model=model,
-        board=board,
-        ram_bytes=None if ram is None else parse_bytes(ram, "--ram"),
-        deadline_s=None if deadline is None else parse_seconds(deadline, "--deadline"),
-        loss=loss,
-        optimizer=optimizer,
-        lr=lr,
-        batch=batch,
-        train=tuple(train or ()),
-        freeze=tuple(freeze or ()),
-        paging=paging,
-        remat=remat,
-        solver=solver,  # type: ignore[arg-type]  # checked by Options
-        time_limit_s=parse_seconds(time_limit, "--time-limit"),
-        strategy=strategy,
-    )
 
 
 def _note(text: str) -> None:
@@ -127,29 +62,9 @@ def _emit(facts: dict[str, Any]) -> None:
 
 
 @app.command()
-def plan(
-    model: ModelArg,
-    board: BoardOpt,
-    ram: RamOpt = None,
-    deadline: DeadlineOpt = None,
-    loss: LossOpt = "cross-entropy",
-    optimizer: OptimizerOpt = "sgd",
-    lr: LrOpt = 0.01,
-    batch: BatchOpt = None,
-    train: TrainOpt = None,
-    freeze: FreezeOpt = None,
-    paging: PagingOpt = True,
-    remat: RematOpt = True,
-    solver: SolverOpt = "highs",
-    time_limit: LimitOpt = "60s",
-    strategy: StrategyOpt = "optimal",
-    as_json: JsonOpt = False,
-) -> None:
+@takes_options
+def plan(options: Options, as_json: JsonOpt = False) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
-    options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
-        paging, remat, solver, time_limit, strategy,
-    )  # fmt: skip
     made = run_plan(options, _note)
     if as_json:
         _emit(made.facts)
@@ -158,33 +73,16 @@ def plan(
 
 
 @app.command()
+@takes_options
 def build(
-    model: ModelArg,
-    board: BoardOpt,
+    options: Options,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to make.")],
-    ram: RamOpt = None,
-    deadline: DeadlineOpt = None,
-    loss: LossOpt = "cross-entropy",
-    optimizer: OptimizerOpt = "sgd",
-    lr: LrOpt = 0.01,
-    batch: BatchOpt = None,
-    train: TrainOpt = None,
-    freeze: FreezeOpt = None,
-    paging: PagingOpt = True,
-    remat: RematOpt = True,
-    solver: SolverOpt = "highs",
-    time_limit: LimitOpt = "60s",
-    strategy: StrategyOpt = "optimal",
     dump: Annotated[
         bool, typer.Option("--dump", help="Also write the text form of every level.")
     ] = False,
     as_json: JsonOpt = False,
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
-    options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
-        paging, remat, solver, time_limit, strategy,
-    )  # fmt: skip
     made = run_build(options, out, _note, dump=dump)
     if as_json:
         _emit(made.facts)

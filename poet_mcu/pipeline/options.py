@@ -85,7 +85,9 @@ def graph_options(options: Options) -> dict[str, Any]:
 
 def options_from(kept: Mapping[str, Any], model: Path, board: str) -> Options:
     """The options that ``graph_options`` kept, after a trip through JSON."""
-    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()}
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()
+    }
     return Options(model, board, **given)
 
 

@@ -41,7 +41,7 @@ def _huber(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
     return "huber", (output, _labels(build, output.type)), {"delta": recipe.huber_delta}
 
 
-def _none(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+def _none(_build: GraphBuilder, output: Value, _recipe: Recipe) -> LossNode:
     return "scalar_loss", (output,), {}
 
 
@@ -94,10 +94,11 @@ def training_notes(train: Graph, recipe: Recipe) -> list[str]:
     if recipe.accumulate < 2 or not running:
         return []
     names = ", ".join(f"'{n.origin or n.op}'" for n in running)
-    return [
-        f"--accumulate {recipe.accumulate}: {names} take statistics of each batch by itself, so "
-        "this does not equal one large batch; freeze them (--batchnorm frozen) or raise --batch"
-    ]
+    note = (
+        f"--accumulate {recipe.accumulate} is not one large batch here, {names} take statistics "
+        "of each batch by itself; freeze them (--batchnorm frozen) or raise --batch"
+    )
+    return [note]
 
 
 def evaluation_graph(forward: Graph, train: Graph) -> Graph:
