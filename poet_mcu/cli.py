@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -20,12 +21,16 @@ from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
 from poet_mcu.pipeline.report import plan_table
+from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
+from poet_mcu.pipeline.sweep import sweep as run_sweep
 from poet_mcu.pipeline.train import TrainOptions, TrainProgress
 from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
+from poet_mcu.report.sweep_page import sweep_table
 from poet_mcu.toolchain import doctor as run_doctor
 from poet_mcu.units import format_bytes
 
@@ -62,10 +67,18 @@ def _emit(facts: dict[str, Any]) -> None:
 
 
 @app.command()
-@takes_options
-def plan(options: Options, as_json: JsonOpt = False) -> None:
+@takes_options()
+def plan(
+    options: Options,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the plan as HTML here.")
+    ] = None,
+    as_json: JsonOpt = False,
+) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
     made = run_plan(options, _note)
+    if report is not None:
+        write_report(made, report)
     if as_json:
         _emit(made.facts)
     else:
@@ -73,7 +86,37 @@ def plan(options: Options, as_json: JsonOpt = False) -> None:
 
 
 @app.command()
-@takes_options
+@takes_options(without=("ram", "strategy"))
+def sweep(
+    options: Options,
+    ram: Annotated[str, typer.Option("--ram", help="FIRST:LAST or sizes: 32K:256K, 32K,48K.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of results.")],
+    points: Annotated[int, typer.Option("--points", min=1, help="Budgets in a range.")] = 12,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = os.cpu_count() or 1,
+    as_json: JsonOpt = False,
+) -> None:
+    """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
+    columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_err) as bar:
+        task = bar.add_task("sweep", total=None)
+
+        def watch(now: SweepProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        found = run_sweep(options, parse_ram(ram, points), out, jobs, watch)
+    if as_json:
+        _emit(found.facts)
+        return
+    cells, table = sweep_table(found.rows), Table(box=None)
+    for heading in cells.headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in cells.rows:
+        table.add_row(*row)
+    _out.print(table)
+
+
+@app.command()
+@takes_options()
 def build(
     options: Options,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to make.")],

@@ -123,24 +123,36 @@ def declared(
 _DECLARED = inspect.signature(declared)
 
 
-def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with the declared options in place of its first parameter, an ``Options``."""
-    own = list(inspect.signature(command).parameters.values())[1:]
-    hints = get_type_hints(declared, include_extras=True)
-    hints |= get_type_hints(command, include_extras=True)
-    parameters = [*_DECLARED.parameters.values(), *own]
-    # Arguments without a default come first in a signature; for the command line it is the same.
-    parameters.sort(key=lambda p: p.default is not inspect.Parameter.empty)
+Command = Callable[..., None]
 
-    @functools.wraps(command)
-    def called(**words: Any) -> None:
-        given = {name: words.pop(name) for name in _DECLARED.parameters}
-        command(_options(given), **words)
 
-    typed = [p.replace(annotation=hints[p.name]) for p in parameters]
-    called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in typed}
-    return called
+def takes_options(*, without: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """A decorator: the declared options in place of a command's first parameter, an ``Options``.
+
+    Those named in ``without`` are left at their defaults, and the command may have parameters of
+    the same names.
+    """
+    shared = [p for p in _DECLARED.parameters.values() if p.name not in without]
+    defaults = {name: _DECLARED.parameters[name].default for name in without}
+
+    def decorate(command: Command) -> Command:
+        own = list(inspect.signature(command).parameters.values())[1:]
+        hints = get_type_hints(declared, include_extras=True)
+        hints |= get_type_hints(command, include_extras=True)
+        # What has no default comes first in a signature; to the command line it is the same.
+        parameters = sorted([*shared, *own], key=lambda p: p.default is not p.empty)
+
+        @functools.wraps(command)
+        def called(**words: Any) -> None:
+            given = {p.name: words.pop(p.name) for p in shared}
+            command(_options({**defaults, **given}), **words)
+
+        typed = [p.replace(annotation=hints[p.name]) for p in parameters]
+        called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in typed}
+        return called
+
+    return decorate
 
 
 def _options(given: dict[str, Any]) -> Options:

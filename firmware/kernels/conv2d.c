@@ -28,7 +28,6 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
         .x_tap = 1,
     };
     const group_data first = {.x = x, .w = w, .bias = b, .out = y};
-    const direction forward = {edge_row_up, &up3, &up, edge_up, edge_up_thin};
     correlate(&cor, &first, &forward);
 }
 
@@ -57,14 +56,14 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
         .x_tap = -1,
     };
     const group_data first = {.x = dy, .w = w, .bias = 0, .out = dx};
-    const direction back = {edge_row_down, &down3, &down, edge_down, edge_down_thin};
     correlate(&cor, &first, &back);
 }
 
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw)
 {
-    if ((shape->kw == 3) && (shape->dilation_w == 1) && (shape->c / shape->groups < 4)) {
+    const int32_t channels = shape->c / shape->groups;
+    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1) && (channels < 4)) {
         weights_by_rows(shape, x, dy, dw);
     } else {
         weights_by_taps(shape, x, dy, dw);

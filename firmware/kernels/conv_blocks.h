@@ -94,6 +94,11 @@ POET_INLINE void thin_block(const rectangle *rect, const group_data *data, const
     {                                                                                       \
         call;                                                                               \
     }
+#if POET_SOFT_FLOAT
+BLOCK_FUNCTION(any_thin, thin_block(rect, data, at, 0, 0, 0))
+BLOCK_FUNCTION(any_lone, narrow_block(rect, data, at, 1, 0, 0))
+static const block_set any = {{0, 0}, 0, any_lone, {any_thin, any_thin}};
+#else
 #define BLOCK_SET(name, x_tap, taps)                                                        \
     BLOCK_FUNCTION(name##_scattered, full_block(rect, data, at, 0, (x_tap), (taps)))        \
     BLOCK_FUNCTION(name##_adjacent, full_block(rect, data, at, 1, (x_tap), (taps)))         \
@@ -111,12 +116,14 @@ BLOCK_SET(up, 1, 0)
 BLOCK_SET(up3, 1, 3)
 BLOCK_SET(down, -1, 0)
 BLOCK_SET(down3, -1, 3)
+#endif
 
 static const block_set *blocks_for(const rectangle *rect, const block_set *three,
                                    const block_set *some)
 {
     const poet_sum *sum = &rect->sum;
-    if ((sum->of[POET_W].tap != 1) || (sum->of[POET_X].tap != rect->cor->x_tap)) {
+    if (POET_SOFT_FLOAT || (sum->of[POET_W].tap != 1)
+        || (sum->of[POET_X].tap != rect->cor->x_tap)) {
         return &any;
     }
     return (sum->taps == 3) ? three : some;
@@ -134,7 +141,7 @@ static void run_spots(const rectangle *rect, const group_data *group, const spot
                                               : blocks->lone;
     group_data data = *group;
     for (int32_t left = cor->outs; left > 0;) {
-        const int32_t done = (left >= 4) ? 4 : 1;
+        const int32_t done = ((left >= 4) && (!POET_SOFT_FLOAT || (positions == 1))) ? 4 : 1;
         if (done == 4) {
             four(rect, &data, at);
         } else if (positions == 4) {
@@ -160,7 +167,7 @@ static void run_rectangle(const rectangle *rect, const group_data *group,
                  .out = rect->h.first * rect->cor->out_row + rect->w.first};
     spots four;
     for (int32_t left = rect->positions; left > 0;) {
-        const int32_t positions = (left >= 4) ? 4 : (left >= 2) ? 2 : 1;
+        const int32_t positions = (left >= 4) ? 4 : ((left >= 2) && !POET_SOFT_FLOAT) ? 2 : 1;
         for (int32_t i = 0; i < positions; i++) {
             four.x[i] = at.x;
             four.out[i] = at.out;

@@ -45,10 +45,12 @@ POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32
     EDGE_FUNCTION(name##_both, (outs), (step), 1, 1)                                            \
     static edge_function *const name[4] = {name##_inner, name##_right, name##_left, name##_both};
 
+#if !POET_SOFT_FLOAT
 EDGE_SET(edge_up, 4, 1)
 EDGE_SET(edge_up_thin, 1, 1)
 EDGE_SET(edge_down, 4, -1)
 EDGE_SET(edge_down_thin, 1, -1)
+#endif
 
 /* A whole row of one channel from one: all its blocks in one call. */
 POET_INLINE void edge_row(const rectangle *rect, const group_data *data, int32_t x, int32_t out,
@@ -75,6 +77,7 @@ POET_INLINE void edge_row(const rectangle *rect, const group_data *data, int32_t
     }
 }
 
+#if !POET_SOFT_FLOAT
 static void edge_row_up(const rectangle *rect, const group_data *data, int32_t x, int32_t out,
                         int lacks_left, int lacks_right)
 {
@@ -86,6 +89,7 @@ static void edge_row_down(const rectangle *rect, const group_data *data, int32_t
 {
     edge_row(rect, data, x, out, lacks_left, lacks_right, -1);
 }
+#endif
 
 typedef void edge_row_function(const rectangle *rect, const group_data *data, int32_t x,
                                int32_t out, int lacks_left, int lacks_right);

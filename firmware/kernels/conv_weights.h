@@ -65,6 +65,11 @@ typedef void weight_function(const weight_job *job, const float *x, const float 
     {                                                                                            \
         call;                                                                                    \
     }
+#if POET_SOFT_FLOAT
+WEIGHT_FUNCTION(weight_small, weight_block(job, x, dy, dw, 1, 0))
+static weight_function *const weight_any[4] = {weight_small, 0, 0, 0};
+#define weight_unit weight_any
+#else
 #define WEIGHT_SET(name, x_tap)                                                                  \
     WEIGHT_FUNCTION(name##_four, weight_block(job, x, dy, dw, 4, (x_tap)))                       \
     WEIGHT_FUNCTION(name##_two, weight_block(job, x, dy, dw, 2, (x_tap)))                        \
@@ -74,6 +79,7 @@ typedef void weight_function(const weight_job *job, const float *x, const float 
 
 WEIGHT_SET(weight_any, 0)
 WEIGHT_SET(weight_unit, 1)
+#endif
 
 /* All (m, c) of one group at one tap. */
 static void weight_tap(const weight_job *job, int32_t outs, int32_t channels, const float *x,
@@ -85,7 +91,10 @@ static void weight_tap(const weight_job *job, int32_t outs, int32_t channels, co
         const int32_t wide = ((outs - m) >= 4) ? 4 : 1;
         for (int32_t c = 0; c < channels;) {
             const int32_t left = channels - c;
-            const int32_t done = (left >= 4) ? 4 : ((left >= 2) && (wide == 4)) ? 2 : 1;
+            int32_t done = 1;
+            if (!POET_SOFT_FLOAT) {
+                done = (left >= 4) ? 4 : ((left >= 2) && (wide == 4)) ? 2 : 1;
+            }
             const float *xc = x + c * job->x_plane;
             const float *dym = dy + m * job->dy_plane;
             float *to = dw + m * job->w_out + c * job->area;
@@ -174,12 +183,14 @@ POET_INLINE void weight_three(const weight_row *row, const float *x, const float
     }
 }
 
-static void weight_three_of_four(const weight_row *row, const float *x, const float *dy, float *dw)
+POET_APART static void weight_three_of_four(const weight_row *row, const float *x,
+                                             const float *dy, float *dw)
 {
     weight_three(row, x, dy, dw, 4);
 }
 
-static void weight_three_of_one(const weight_row *row, const float *x, const float *dy, float *dw)
+POET_APART static void weight_three_of_one(const weight_row *row, const float *x,
+                                             const float *dy, float *dw)
 {
     weight_three(row, x, dy, dw, 1);
 }

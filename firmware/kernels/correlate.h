@@ -18,16 +18,22 @@ typedef struct {
     edge_function *const *edge, *const *edge_thin;
 } direction;
 
+#if POET_SOFT_FLOAT
+static const direction forward = {0, &any, &any, 0, 0};
+static const direction back = {0, &any, &any, 0, 0};
+#else
+static const direction forward = {edge_row_up, &up3, &up, edge_up, edge_up_thin};
+static const direction back = {edge_row_down, &down3, &down, edge_down, edge_down_thin};
+#endif
+
 /* Three neighbouring taps, at most one of them missing at either end of a row. */
 static int rows_fit(const correlation *cor)
 {
     const poet_axis *w = &cor->w;
     const int32_t leftmost = (w->back != 0) ? w->pad - 2 : -w->pad;
     const int32_t rightmost = w->targets + 1 + leftmost;
-    /* Leaving a lane out costs a vector core more than the smaller blocks at the border do. */
-    const int worth = (POET_QUAD_IS_VECTOR == 0) || ((cor->outs == 1) && (cor->channels == 1));
-    return (worth != 0) && (w->kernel == 3) && (w->stride == 1) && (w->dilation == 1) && (w->targets >= 4)
-           && (leftmost >= -1) && (leftmost <= 0) && (rightmost <= w->sources)
+    return !POET_SOFT_FLOAT && (w->kernel == 3) && (w->stride == 1) && (w->dilation == 1)
+           && (w->targets >= 4) && (leftmost >= -1) && (leftmost <= 0) && (rightmost <= w->sources)
            && (w->sources >= 2);
 }
 
@@ -83,8 +89,9 @@ static void run_rows(const rectangle *rect, const group_data *group, const direc
 }
 
 /* One run of rows by one run of columns, or by whole rows when columns is NULL. */
-static __attribute__((noinline)) void run_groups(const correlation *cor, const group_data *first, const direction *way,
-                       const poet_axis_run *rows, const poet_axis_run *columns)
+POET_APART static void run_groups(const correlation *cor, const group_data *first,
+                                  const direction *way, const poet_axis_run *rows,
+                                  const poet_axis_run *columns)
 {
     const poet_axis_run whole = {.tap = 0, .taps = 3};
     const poet_axis_run *across = (columns != 0) ? columns : &whole;

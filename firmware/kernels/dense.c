@@ -74,6 +74,12 @@ typedef void product_function(const product *p, const poet_sum *sum, int32_t i, 
     {                                                                                            \
         product_block(p, sum, i, j, (rows), (adjacent), (unit));                                 \
     }
+#if POET_SOFT_FLOAT
+PRODUCT_FUNCTION(product_small, 1, 0, 0)
+static product_function *const product_any[3] = {product_small, 0, 0};
+#define product_unit product_any
+#define product_adjacent product_any
+#else
 #define PRODUCT_SET(name, adjacent, unit)                                                        \
     PRODUCT_FUNCTION(name##_one, 1, (adjacent), (unit))                                          \
     PRODUCT_FUNCTION(name##_two, 2, (adjacent), (unit))                                          \
@@ -83,6 +89,7 @@ typedef void product_function(const product *p, const poet_sum *sum, int32_t i, 
 PRODUCT_SET(product_any, 0, 0)      /* any steps */
 PRODUCT_SET(product_unit, 0, 1)     /* terms are neighbours in both operands */
 PRODUCT_SET(product_adjacent, 1, 0) /* the rows of right are neighbours */
+#endif
 
 static poet_sum sum_of(const product *p)
 {
@@ -107,7 +114,7 @@ static int32_t multiply_fours(const product *p)
     for (; j + 4 <= p->columns; j += 4) {
         for (int32_t i = 0; i < p->rows;) {
             const int32_t left = p->rows - i;
-            const int32_t done = (left >= 4) ? 4 : (left >= 2) ? 2 : 1;
+            const int32_t done = (POET_SOFT_FLOAT || (left < 2)) ? 1 : (left < 4) ? 2 : 4;
             blocks[done / 2](p, &sum, i, j);
             i += done;
         }

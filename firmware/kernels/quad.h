@@ -9,6 +9,16 @@
 #include "poet/fma.h"
 
 #define POET_INLINE static inline __attribute__((always_inline))
+/* Kept out of its caller, so that their stack frames do not add up in one. */
+#define POET_APART __attribute__((noinline))
+
+/* Where a product is a call of some 90 instructions, sharing loads saves nothing that counts: one
+ * kind of block, of four chains, keeps the kernels small in flash. */
+#if defined(__arm__) && !defined(__ARM_FP)
+#define POET_SOFT_FLOAT 1
+#else
+#define POET_SOFT_FLOAT 0
+#endif
 
 #if defined(__ARM_FEATURE_MVE) && ((__ARM_FEATURE_MVE & 2) != 0)
 #define POET_QUAD_IS_VECTOR 1
@@ -79,14 +89,20 @@ POET_INLINE poet_quad poet_lanes_load(const poet_lanes *lanes, int32_t at, int a
 #endif
 }
 
-/* Like poet_lanes_load of adjacent lanes, but lane skip (0 or 3; -1: none) is not read: there the
- * vector repeats its neighbour. (Predicated loads with a constant mask, as gcc 12 makes them, do
- * not give the right lanes under QEMU 7.2.) */
+#if POET_QUAD_IS_VECTOR
+/* All lanes but skip (0 or 3). By instructions: gcc 12.2 makes another mask of most constants
+ * (0x0FFF becomes "all lanes"). */
+POET_INLINE mve_pred16_t poet_lanes_except(int skip)
+{
+    return (skip == 0) ? vpnot(vctp32q(1U)) : vctp32q(3U);
+}
+#endif
+
+/* Like poet_lanes_load of adjacent lanes, but lane skip (0 or 3; -1: none) is not read. */
 POET_INLINE poet_quad poet_quad_load_except(const float *p, int skip)
 {
 #if POET_QUAD_IS_VECTOR
-    const uint32_t bytes[4] = {(skip == 0) ? 4U : 0U, 4U, 8U, (skip == 3) ? 8U : 12U};
-    return (skip < 0) ? vld1q_f32(p) : vldrwq_gather_offset_f32(p, vld1q_u32(bytes));
+    return (skip < 0) ? vld1q_f32(p) : vld1q_z_f32(p, poet_lanes_except(skip));
 #else
     return (poet_quad){(skip == 0) ? 0.0F : p[0], p[1], p[2], (skip == 3) ? 0.0F : p[3]};
 #endif
@@ -142,11 +158,12 @@ POET_INLINE poet_quad poet_quad_fma(poet_quad v, float factor, poet_quad sum)
 /* The same, but the chain of lane skip (0 or 3; -1: none) stays as it is. */
 POET_INLINE poet_quad poet_quad_fma_except(poet_quad v, float factor, poet_quad sum, int skip)
 {
-#if POET_QUAD_IS_VECTOR
+#if POET_QUAD_IS_VECTOR && POET_FMA_FUSED
+    return (skip < 0) ? vfmaq_n_f32(sum, v, factor)
+                      : vfmaq_m_n_f32(sum, v, factor, poet_lanes_except(skip));
+#elif POET_QUAD_IS_VECTOR
     const poet_quad all = poet_quad_fma(v, factor, sum);
-    return (skip == 0)   ? vsetq_lane_f32(vgetq_lane_f32(sum, 0), all, 0)
-           : (skip == 3) ? vsetq_lane_f32(vgetq_lane_f32(sum, 3), all, 3)
-                         : all;
+    return (skip < 0) ? all : vpselq_f32(all, sum, poet_lanes_except(skip));
 #else
     const poet_quad all = poet_quad_fma(v, factor, sum);
     return (poet_quad){(skip == 0) ? sum.a : all.a, all.b, all.c, (skip == 3) ? sum.d : all.d};

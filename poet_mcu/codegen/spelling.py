@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-PER_ROW = 8
+PER_ROW = 6
+COLUMNS = 100
 
 
 def c_float(value: float) -> str:
@@ -16,9 +17,26 @@ def c_float(value: float) -> str:
     return text + "f"
 
 
-def c_bytes(data: bytes) -> str:
-    """Bytes as a list of hex initializers."""
-    return ", ".join(f"0x{byte:02x}" for byte in data)
+def c_bytes(head: str, data: bytes, tail: str, indent: int) -> str:
+    """``head``, the bytes as hex initializers in braces, ``tail``, broken into lines."""
+    return wrapped(head + "{", [f"0x{byte:02x}" for byte in data], "}" + tail, indent)
+
+
+def wrapped(head: str, items: list[str], tail: str, indent: int = 4) -> str:
+    """``head``, the items with commas, ``tail``, broken within 100 columns below the first item.
+
+    ``indent`` is how far the template indents the first line.
+    """
+    lines, line = [], head
+    hang = " " * min(len(head), 56)
+    for i, item in enumerate(items):
+        piece = item + (tail if i == len(items) - 1 else ", ")
+        if len(line) + len(piece.rstrip()) + indent > COLUMNS and line.strip() != head.strip():
+            lines.append(line.rstrip())
+            line = hang
+        line += piece
+    lines.append(line)
+    return ("\n" + " " * indent).join(lines)
 
 
 def c_rows(array: npt.NDArray[np.generic]) -> tuple[str, ...]:

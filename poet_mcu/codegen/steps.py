@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from poet_mcu.cnames import Names, comment_text
-from poet_mcu.codegen.spelling import c_float
+from poet_mcu.codegen.spelling import c_float, wrapped
 from poet_mcu.codegen.views import Descriptor, Line, Place, StepView
 from poet_mcu.ir.graph import DType, Graph, Node, Phase
 from poet_mcu.ir.program import Call, Instruction, Opcode, Operand, OperandKind, Program
 
-COLUMNS = 100
 _CAST = {DType.F32: "F32", DType.I32: "I32", DType.U8: "U8"}
 _SPELLED = {
     OperandKind.NULL: "NULL",
@@ -50,23 +49,6 @@ class CodeNames:
         if origin not in self.constants:
             self.constants[origin] = self.names.unique(origin, "initial")
         return self.constants[origin]
-
-
-def wrapped(head: str, items: list[str], tail: str, indent: int = 4) -> str:
-    """``head``, the items with commas, ``tail``, broken within 100 columns below the first item.
-
-    ``indent`` is how far the template indents the first line.
-    """
-    lines, line = [], head
-    hang = " " * min(len(head), 56)
-    for i, item in enumerate(items):
-        piece = item + (tail if i == len(items) - 1 else ", ")
-        if len(line) + len(piece.rstrip()) + indent > COLUMNS and line.strip() != head.strip():
-            lines.append(line.rstrip())
-            line = hang
-        line += piece
-    lines.append(line)
-    return ("\n" + " " * indent).join(lines)
 
 
 def _number(value: float) -> str:

@@ -100,7 +100,8 @@ class ModelView:
     default_lr: str
     training: tuple[str, ...]
     build_id: str
-    model_hash: str
+    build_id_field: str
+    model_hash_field: str
     train_action_count: int
     eval_action_count: int
     descriptors: tuple[Descriptor, ...]

@@ -27,6 +27,7 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    SolveStatus,
     free_early,
     keep_all,
     minimum_memory,
@@ -140,13 +141,13 @@ def plan_step(
     plan needs, searches between the two by halves.
     """
     alignment = board.arena.alignment_bytes
-    too_small, too_large = -1, budget.arena_bytes + 1
-    memory = budget.arena_bytes
+    too_small, too_large = -1, max(0, budget.arena_bytes) + 1
+    memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
         except NoPlan:
-            if memory == budget.arena_bytes:
+            if memory >= budget.arena_bytes:
                 raise
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
@@ -158,12 +159,48 @@ def plan_step(
         memory -= round_up(excess, alignment)
         if memory <= too_small:
             memory = round_down((too_small + too_large) // 2, alignment)
+    frugal = _frugal(graph, board, options, budget, settings)
+    if frugal is not None:
+        return _instead_of(plan, frugal)
     raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
+
+
+def _frugal(
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
+) -> StepPlan | None:
+    """The plan of least memory, if it fits where no cheaper one could be placed.
+
+    It may have fewer pages, whose states cost a few bytes each.
+    """
+    problem = make_problem(graph, board, budget.arena_bytes, settings.deadline_s)
+    smallest = minimum_memory(problem, solve_options(options))
+    plan = _placed(graph, board, problem, smallest.schedule, None, settings)
+    return plan if plan.ram_bytes <= budget.arena_bytes else None
+
+
+def _instead_of(cheaper: StepPlan, taken: StepPlan) -> StepPlan:
+    """``taken`` with the bound that was proven for the cheaper plan, which does not fit."""
+    solution = cheaper.solution
+    if solution is None:
+        return taken
+    energy = taken.metrics.energy_j
+    bound = solution.lower_bound_j
+    base = taken.problem.base_j
+    shown = replace(
+        solution,
+        status=SolveStatus.FEASIBLE,
+        schedule=taken.schedule,
+        metrics=taken.metrics,
+        objective_j=energy,
+        gap=(energy - bound) / energy,
+        overhead_gap=(energy - bound) / (bound - base) if bound > base else None,
+    )
+    return replace(taken, solution=shown)
 
 
 def least_ram(
     graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
-) -> tuple[int | None, int | None]:
+) -> tuple[int, int]:
     """(bytes of RAM that a placed plan needs at the least budget, bytes proven to be needed).
 
     Parameters, runtime, page states and fragmentation are counted; no deadline.
@@ -171,29 +208,37 @@ def least_ram(
     problem = make_problem(graph, board, budget.arena_bytes)
     homes = budget.arena_bytes - problem.memory_bytes
     smallest = minimum_memory(problem, solve_options(options))
-    if smallest.bytes is None:
-        return None, None
-    free = replace(settings, strategy="optimal", deadline_s=None)
-    plan = _attempt(graph, board, options, smallest.bytes + homes, free)
+    tight = replace(problem, memory_bytes=smallest.bytes)
+    plan = _placed(graph, board, tight, smallest.schedule, None, settings)
     fixed = budget.runtime_bytes
     return plan.ram_bytes + fixed, smallest.proven_bytes + homes + fixed
 
 
 def _attempt(
-    graph: Graph,
-    board: Board,
-    options: Options,
-    arena_bytes: int,
-    settings: StepSettings,
+    graph: Graph, board: Board, options: Options, arena_bytes: int, settings: StepSettings
 ) -> StepPlan:
     problem = make_problem(graph, board, arena_bytes, settings.deadline_s)
     schedule, solution = _schedule(problem, options, settings.strategy)
+    return _placed(graph, board, problem, schedule, solution, settings)
+
+
+def _placed(
+    graph: Graph,
+    board: Board,
+    problem: Problem,
+    schedule: Schedule,
+    solution: Solution | None,
+    settings: StepSettings,
+) -> StepPlan:
+    """The schedule, verified, placed and lowered."""
     metrics = simulate(problem, schedule)
     alignment, first_block = board.arena.alignment_bytes, settings.first_block
     sizes, scratch = padded_sizes(graph, alignment), workspaces(graph)
+    homes = home_bytes(graph, sizes)
+    capacity = problem.memory_bytes + homes
     verify_schedule(graph, schedule, sizes, not_recomputable(graph))
     placement = place(
-        graph, schedule, sizes, scratch, alignment, arena_bytes, first_block, PAGE_ALIGNMENT_BLOCKS
+        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS
     )
     region = region_end_block(placement.pages, first_block)
     verify_placement(
@@ -202,10 +247,7 @@ def _attempt(
     )  # fmt: skip
     program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page)
     verify_program(graph, schedule, placement, program, region)
-    return StepPlan(
-        graph, problem, schedule, metrics, solution, placement, program,
-        home_bytes(graph, sizes), region,
-    )  # fmt: skip
+    return StepPlan(graph, problem, schedule, metrics, solution, placement, program, homes, region)
 
 
 def _schedule(

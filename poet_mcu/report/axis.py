@@ -46,7 +46,7 @@ def bytes_label(size_bytes: int) -> str:
 
 def scaled(limit: float) -> tuple[float, str]:
     """(factor, prefix) that bring ``limit`` between 1 and 1000."""
-    for factor, prefix in ((1.0, ""), (1e-3, "m"), (1e-6, "µ")):
+    for factor, prefix in ((1.0, ""), (1e-3, "m"), (1e-6, "u")):
         if limit >= factor:
             return factor, prefix
     return 1e-9, "n"

@@ -14,7 +14,7 @@ from poet_mcu.report.axis import legend
 from poet_mcu.report.energy import energy_figure
 from poet_mcu.report.grid import KEYS, schedule_parts
 from poet_mcu.report.memory import Levels, memory_figure
-from poet_mcu.report.numbers import comparison, wear_notes, wear_table
+from poet_mcu.report.numbers import MISSES_NOTE, comparison, wear_notes, wear_table
 from poet_mcu.report.page import Page, Section
 from poet_mcu.report.svg import Svg
 from poet_mcu.report.timeline import busy_s, timeline_figure
@@ -52,7 +52,13 @@ def report_page(given: ReportInput) -> Page:
         subtitle=f"Plan of one training step: {given.options}",
         chips=_chips(facts),
         sections=(
-            Section("numbers", "Numbers", _proof(facts, given.why), comparison(facts)),
+            Section(
+                "numbers",
+                "Numbers",
+                _proof(facts, given.why),
+                comparison(facts),
+                notes=(MISSES_NOTE,),
+            ),
             _schedule(given, traced),
             _memory(given, traced),
             _timeline(given, traced),
@@ -106,8 +112,8 @@ def _memory(given: ReportInput, traced: Trace) -> Section:
     facts = given.facts
     text = (
         f"The peak is {format_bytes(facts['peak_bytes'])} ({facts['peak_bytes']} bytes) at "
-        f"{facts['peak_at']}; the budget is {format_bytes(facts['ram_bytes'])}. The arena as placed "
-        f"has {format_bytes(given.placement.arena_bytes)} where at least "
+        f"{facts['peak_at']}; the budget is {format_bytes(facts['ram_bytes'])}. The arena as "
+        f"placed has {format_bytes(given.placement.arena_bytes)} where at least "
         f"{format_bytes(facts['arena_peak_bytes'])} are live at once."
     )
     return Section("ram", "RAM over time", text,

@@ -123,7 +123,7 @@ class _Grid:
             x, y = column * self.cell + 1 + k * share, stage * self.cell + 1
             css = CSS[event.state]
             svg.rect(x, y, share, self.cell - 2, css, self.event_title(column, stage, event))
-            size = min(self.cell * 0.55, share * 1.1)
+            size = min(self.cell * 0.55, share * 0.95)
             svg.text(x + share / 2, y + self.cell / 2 - 0.5, event.state.value,
                      f"on-{css} middle strong quiet", anchor="middle", size=size)  # fmt: skip
 

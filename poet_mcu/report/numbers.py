@@ -18,15 +18,18 @@ LABELS = {
     "remat_only": "best with recompute only",
 }
 _HEADINGS = (
-    "plan", "peak", "energy", "compute", "SD", "to this plan", "time", "compute", "stall", "SD read",
-    "SD written", "page-ins", "page-outs", "recomputes",
+    "plan", "peak", "energy", "compute", "SD", "to this plan", "time", "compute", "stall",
+    "SD read", "SD written", "pages out / in", "recomputes",
 )  # fmt: skip
+
+MISSES = "\u2717"
+MISSES_NOTE = f"{MISSES} misses the budget or the deadline, or no plan of this kind exists."
 
 #: terabytes written that a card is sold for: Micron i300 microSD 128 GB (3D QLC), data sheet
 ENDURANCE_BYTES = 120 * 10**12
 ENDURANCE_SOURCE = (
     "Micron i300 industrial microSD, 128 GB, 3D QLC: 120 TB written by its data sheet (the 1 TB "
-    "card 960 TB). Cards for cameras promise less or nothing."
+    "card 960 TB). Another card's number is in its own data sheet, if anywhere."
 )
 _YEAR_S = 365.25 * 86400
 
@@ -53,9 +56,9 @@ def comparison(facts: Mapping[str, Any]) -> Table:
 
 def _row(label: str, entry: Mapping[str, Any], energy_j: float) -> tuple[str, ...]:
     if entry["peak_bytes"] is None:
-        return (f"{label}: no plan", *("-" for _ in _HEADINGS[1:]))
+        return (f"{label} {MISSES}", *("-" for _ in _HEADINGS[1:]))
     return (
-        label if fits(entry) else f"{label}: does not fit",
+        label if fits(entry) else f"{label} {MISSES}",
         format_bytes(entry["peak_bytes"]),
         format_si(entry["energy_j"], "J"),
         format_si(entry["compute_j"], "J"),
@@ -66,8 +69,7 @@ def _row(label: str, entry: Mapping[str, Any], energy_j: float) -> tuple[str, ..
         format_si(entry["stall_s"], "s"),
         format_bytes(entry["sd_read_bytes"]),
         format_bytes(entry["sd_write_bytes"]),
-        str(entry["page_ins"]),
-        str(entry["page_outs"]),
+        f"{entry['page_outs']} / {entry['page_ins']}",
         str(entry["recomputes"]),
     )
 
@@ -90,7 +92,7 @@ def wear_table(moved_bytes: int, payload_bytes: int, step_s: float) -> Table:
         years = steps * step_s / _YEAR_S
         rows += [
             ("steps for each terabyte written", f"{per_terabyte:,}"),
-            (f"steps to {ENDURANCE_BYTES / 1e12:g} TB", f"about {float(steps):.3g}"),
+            (f"steps to {ENDURANCE_BYTES / 1e12:g} TB", f"about {int(float(f'{steps:.3g}')):,}"),
             ("which is, one step after the other", f"about {years:.3g} years"),
         ]
     return Table(("the card", "estimate"), tuple(rows))
@@ -101,10 +103,12 @@ def wear_notes(moved_bytes: int, driver: str) -> tuple[str, ...]:
     notes = [f"An estimate, not a promise. Endurance assumed: {ENDURANCE_SOURCE}"]
     notes.append(
         "Counted are the bytes that the card is sent, in its unit of writing. What the card writes "
-        "inside itself for them is not known and may be several times more where writes are small."
+        "inside itself for them is not known; it is more, the smaller the writes."
     )
     if not moved_bytes:
         notes.insert(0, "This plan writes nothing to the card.")
     if driver != "sd_spi":
-        notes.append(f"This board pages by '{driver}': on it no card wears. Take it for a real one.")
+        notes.append(
+            f"This board pages by '{driver}': on it no card wears. Take it for a real one."
+        )
     return tuple(notes)

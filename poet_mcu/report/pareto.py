@@ -11,7 +11,7 @@ from poet_mcu.report.svg import Svg
 from poet_mcu.units import format_bytes, format_si
 
 WIDTH = 1100.0
-LEFT, RIGHT, TOP, BOTTOM = 72.0, 190.0, 46.0, 44.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 200.0, 46.0, 44.0
 _PANEL = 300.0
 #: above this ratio of largest to smallest an axis is logarithmic
 _LOG_RATIO = 12.0
@@ -68,10 +68,10 @@ class _Scales:
 
     def y(self, value: float) -> float:
         if self.log:
-            low, high = math.log(self.least / 1.25), math.log(self.most * 1.25)
+            low, high = math.log(self.least / 1.25), math.log(self.most * 1.5)
             share = (math.log(value) - low) / (high - low) if value > 0 else 0.0
         else:
-            share = value / (self.most * 1.08)
+            share = value / (self.most * 1.15)
         return self.bottom - share * (self.bottom - self.top)
 
     def value_ticks(self) -> list[float]:
@@ -79,9 +79,9 @@ class _Scales:
             factor, _ = scaled(self.most)
             return [tick * factor for tick in ticks(self.most / factor)]
         first = math.floor(math.log10(self.least / 1.25))
-        last = math.ceil(math.log10(self.most * 1.25))
+        last = math.ceil(math.log10(self.most * 1.5))
         every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-        return [t for t in every if self.least / 1.25 <= t <= self.most * 1.25]
+        return [t for t in every if self.least / 1.25 <= t <= self.most * 1.5]
 
 
 def pareto_figure(title: str, panels: Sequence[Panel]) -> Svg:
@@ -98,12 +98,10 @@ def _panel(svg: Svg, panel: Panel, top: float) -> None:
     svg.text(16, top + 26, panel.title, "strong", size=12)
     _axes(svg, panel, scales)
     _impossible(svg, panel, scales)
-    labels: list[tuple[float, str, int]] = []
-    for k, curve in enumerate(panel.curves):
+    for k, curve in reversed(list(enumerate(panel.curves))):
         if curve.points:
             _curve(svg, curve, k, scales)
-            labels.append((scales.y(curve.points[-1].value), curve.name, k))
-    _names(svg, labels, scales)
+    _names(svg, panel, scales)
 
 
 def _axes(svg: Svg, panel: Panel, scales: _Scales) -> None:
@@ -128,11 +126,11 @@ def _impossible(svg: Svg, panel: Panel, scales: _Scales) -> None:
         edge = max(panel.impossible)
     if edge is not None and edge > scales.low:
         width = min(scales.x(edge), WIDTH - RIGHT) - LEFT
-        title = f"no plan below {edge} bytes"
+        title = f"no plan found below {edge} bytes"
         svg.rect(LEFT, scales.top, width, scales.bottom - scales.top, "none", title)
     for size in panel.impossible:
-        svg.text(scales.x(size), scales.bottom - 6, "×", "alarm strong", anchor="middle", size=15,
-                 title=f"budget {size} bytes: no plan")  # fmt: skip
+        x, y, title = scales.x(size), scales.bottom - 6, f"budget {size} bytes: no plan found"
+        svg.text(x, y, "\u00d7", "alarm strong", anchor="middle", size=15, title=title)
     if panel.least_bytes is not None and panel.least_bytes > scales.low:
         svg.line(scales.x(panel.least_bytes), scales.top, scales.x(panel.least_bytes),
                  scales.bottom, "budget")  # fmt: skip
@@ -150,7 +148,7 @@ def _curve(svg: Svg, curve: Curve, k: int, scales: _Scales) -> None:
         corners.append((x, y))
     if curve.joined:
         svg.polyline(corners, f"curve s{k}" if k == 0 else f"curve s{k} thin")
-    mark = _MARKS[_SHAPES[min(k, len(_SHAPES) - 1)]]
+    mark = _MARKS[_shape(k)]
     for (x, y), point in zip(
         [(scales.x(p.ram_bytes), scales.y(p.value)) for p in curve.points],
         curve.points,
@@ -158,19 +156,23 @@ def _curve(svg: Svg, curve: Curve, k: int, scales: _Scales) -> None:
     ):
         mark(svg, x, y, f"f{min(k, 4)} gap", point.title)
         if not curve.joined:
-            svg.text(x + 8, y - 5, point.title.split(":")[0], "muted halo", size=10)
+            left = x > WIDTH - RIGHT - 130
+            svg.text(x - 8 if left else x + 8, y - 6, point.title.split(":")[0], "muted halo",
+                     anchor="end" if left else "start", size=10)  # fmt: skip
 
 
-def _names(svg: Svg, labels: list[tuple[float, str, int]], scales: _Scales) -> None:
-    """Each curve's name at its right end, moved down where two would touch."""
-    last = -1e9
-    for y, name, k in sorted(labels):
-        y = max(y, last + 16)  # noqa: PLW2901 - the moved one counts
-        last = y
-        _MARKS[_SHAPES[min(k, len(_SHAPES) - 1)]](
-            svg, WIDTH - RIGHT + 18, y, f"f{min(k, 4)} gap", name
-        )
-        svg.text(WIDTH - RIGHT + 28, y, name, "middle strong" if k == 0 else "middle")
+def _names(svg: Svg, panel: Panel, scales: _Scales) -> None:
+    """Each curve's mark and name, to the right; a curve without points says so."""
+    x, y = WIDTH - RIGHT + 18, scales.top + 10
+    for k, curve in enumerate(panel.curves):
+        name = curve.name if curve.points else f"{curve.name}: no plan"
+        _MARKS[_shape(k)](svg, x, y, f"f{min(k, 4)} gap", name)
+        svg.text(x + 12, y, name, "middle strong" if k == 0 else "middle")
+        y += 19
+
+
+def _shape(k: int) -> str:
+    return _SHAPES[min(k, len(_SHAPES) - 1)]
 
 
 def _circle(svg: Svg, x: float, y: float, css: str, title: str) -> None:

@@ -18,7 +18,7 @@ _DARK = """
 --compute:#56b4e9;--recompute:#f0b63a;--held:#34495c;--pageout:#e09cc2;--pagein:#2fc49a;
 --on-compute:#06121c;--on-recompute:#1d1300;--on-pageout:#22101a;--on-pagein:#04140e;
 --stall:#4b545f;--runtime:#4d5763;--param:#6d7a8a;--value:#2f75a3;--work:#a8822a;
---gradient:#b98526;--given:#23836a;--loss:#a85e88;--alarm:#ff8a5c;--hatch:#14181d
+--gradient:#b98526;--given:#23836a;--loss:#a85e88;--alarm:#ff8a5c;--hatch:#ffffff
 """
 
 #: shared by the page and by every picture that is a file of its own
@@ -59,7 +59,7 @@ DEFS = (
     "<defs>"
     '<pattern id="poet-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)"><rect width="1.6" height="5" fill="var(--hatch)" '
-    'fill-opacity=".6"/></pattern>'
+    'fill-opacity=".5"/></pattern>'
     '<pattern id="poet-dots" width="4" height="4" patternUnits="userSpaceOnUse">'
     '<circle cx="1" cy="1" r=".8" fill="var(--hatch)" fill-opacity=".75"/></pattern>'
     '<pattern id="poet-none" width="7" height="7" patternUnits="userSpaceOnUse" '

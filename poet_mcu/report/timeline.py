@@ -1,9 +1,12 @@
-"""CPU and SD bus over the seconds of a step. Lanes are drawn as their spans say: one beside the
-other where transfers overlap compute, one after the other where they hold the CPU."""
+"""CPU and SD bus over the seconds of a step.
+
+Lanes are drawn as their spans say: one beside the other where transfers overlap compute, one
+after the other where they hold the CPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from poet_mcu.report.axis import Key, legend, scaled, ticks
 from poet_mcu.report.svg import Svg, shorten
@@ -46,18 +49,14 @@ def timeline_figure(spans: Sequence[Span], deadline_s: float | None) -> Svg:
     for lane, y in ((Lane.CPU, _TOP), (Lane.BUS, _TOP + _LANE + _SPACE)):
         svg.text(LEFT - 10, y + _LANE / 2, lane.value, "middle", anchor="end")
         svg.line(LEFT, y + _LANE, WIDTH - RIGHT, y + _LANE, "rule")
-        for span in _merged([span for span in spans if span.lane is lane]):
-            _draw(svg, span, y, scale)
+        for span in sorted(spans, key=lambda span: (span.start_s, span.action)):
+            if span.lane is lane:
+                _draw(svg, span, y, scale)
     if deadline_s is not None and deadline_s <= shown_s:
         x = LEFT + deadline_s * scale
         svg.line(x, _TOP - 8, x, height - 34, "budget")
         svg.text(x - 4, _TOP - 3, f"deadline {format_si(deadline_s, 's')}", "alarm", anchor="end")
     return svg
-
-
-def _merged(spans: Sequence[Span]) -> Iterator[Span]:
-    """In the order of time."""
-    yield from sorted(spans, key=lambda span: (span.start_s, span.action))
 
 
 def _draw(svg: Svg, span: Span, y: float, scale: float) -> None:
@@ -72,8 +71,8 @@ def _draw(svg: Svg, span: Span, y: float, scale: float) -> None:
     letters = int((width - 8) / 6.2)
     if letters >= 4 and span.kind is not Kind.STALL:
         first = _LAYERS[span.kind][0]
-        svg.text(x + width / 2, y + _LANE / 2, shorten(span.name, letters), f"on-{first} middle quiet",
-                 anchor="middle", size=10)  # fmt: skip
+        name, css = shorten(span.name, letters), f"on-{first} middle quiet"
+        svg.text(x + width / 2, y + _LANE / 2, name, css, anchor="middle", size=10)
 
 
 def _axis(svg: Svg, shown_s: float, scale: float, height: float) -> None:

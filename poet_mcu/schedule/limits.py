@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from poet_mcu.errors import Infeasible
+from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Backend, Limits, SolveStatus
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.decode import decode
@@ -28,12 +29,14 @@ from poet_mcu.schedule.touch import Layout
 class MinimumMemory:
     """``bytes`` has a plan, fewer than ``proven_bytes`` has none; equal when proven smallest.
 
-    ``op_name`` is the op with the largest working set.
+    ``op_name`` is the op with the largest working set; ``schedule`` is a plan of ``bytes``, not
+    of least energy.
     """
 
     bytes: int
     proven_bytes: int
     op_name: str
+    schedule: Schedule
 
 
 def minimum_memory(
@@ -52,10 +55,11 @@ def minimum_memory(
         )
     proven, name = largest_working_set(problem, paging=options.paging, remat=options.remat)
     endless = replace(problem, memory_bytes=sum(t.nbytes for t in problem.tensors) * 2 + proven)
-    starts = [plan.metrics.peak_bytes for plan in feasible_baselines(endless, options)]
-    best = min(starts)
+    plans = feasible_baselines(endless, options)
+    start = min(plans, key=lambda plan: plan.metrics.peak_bytes)
+    best, schedule = start.metrics.peak_bytes, start.schedule
     if best <= proven:
-        return MinimumMemory(best, proven, name)
+        return MinimumMemory(best, proven, name, schedule)
     slots, _ = full_layout(problem, options)
     form = formulate(endless, slots, Switches(options.paging, Goal.MEMORY, floor_bytes=proven))
     grain = grain_bytes(problem)
@@ -65,14 +69,15 @@ def minimum_memory(
         form.model, limits, start=_start(endless, options, slots, form)
     )
     if answer.values is not None:
-        metrics = simulate(endless, decode(slots, form.decisions(answer.values)))
-        if fits(endless, metrics):
-            best = min(best, metrics.peak_bytes)
+        found = decode(slots, form.decisions(answer.values))
+        metrics = simulate(endless, found)
+        if fits(endless, metrics) and metrics.peak_bytes < best:
+            best, schedule = metrics.peak_bytes, found
     if answer.bound is not None and full_layout(problem, options)[1]:
         # every peak is a multiple of the grain, so a bound just above one proves the next
         bound = form.offset + answer.bound / form.scale
         proven = max(proven, math.ceil(bound / grain - 0.45) * grain)
-    return MinimumMemory(best, min(proven, best), name)
+    return MinimumMemory(best, min(proven, best), name, schedule)
 
 
 def _start(

@@ -54,7 +54,7 @@ def test_cross_build_is_clean(tmp_path, target, fused, level):
     assert text < 64 * 1024
     assert (data, bss) == (0, 0)
     frames = [line.split("\t") for path in tmp_path.glob("*.su") for line in path.open()]
-    assert max(int(frame[1]) for frame in frames) <= 640
+    assert max(int(frame[1]) for frame in frames) <= 512
     assert {frame[2].strip() for frame in frames} <= {"static", "dynamic,bounded"}
 
 

@@ -16,8 +16,7 @@ import pytest
 from poet_mcu import resources
 from poet_mcu.codegen.model_view import ABI_VERSION
 from poet_mcu.codegen.render import render
-from poet_mcu.codegen.spelling import c_float, c_rows
-from poet_mcu.codegen.steps import COLUMNS, wrapped
+from poet_mcu.codegen.spelling import COLUMNS, c_float, c_rows, wrapped
 from poet_mcu.errors import InternalError
 from poet_mcu.pipeline.stepplan import PAGE_STATE_BYTES
 
@@ -56,7 +55,7 @@ def test_rows_hold_every_element_in_memory_order() -> None:
     array = np.arange(19, dtype=np.int32).reshape(1, 19)
     rows = c_rows(array)
     assert " ".join(rows).replace(",", "").split() == [str(i) for i in range(19)]
-    assert len(rows) == 3
+    assert len(rows) == 4
 
 
 def test_wrapped_lines_fit_and_keep_everything() -> None:
