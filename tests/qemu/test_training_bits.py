@@ -26,6 +26,8 @@ from poet_mcu.pipeline.validate import Run, batches, run_steps
 pytestmark = pytest.mark.qemu
 
 STEPS = 12
+#: a plan need not be optimal here
+LIMIT_S = 3.0
 #: recipe -> board, options; soft float, and hard float with fused multiply-add
 RECIPES: dict[str, tuple[str, dict[str, object]]] = {
     "adamw, clipped, accumulated": (
@@ -81,10 +83,12 @@ def run(recipe: str, name: str) -> Case:
         models.save(models.cnn("N", size=12), path)
     switches = dict(PLANS[name])
     if "ram_bytes" in switches:
-        options = Options(path, board, batch=4, **chosen)
+        options = Options(path, board, batch=2, time_limit_s=LIMIT_S, **chosen)
         switches["ram_bytes"] = plan(options).facts["minimum_peak_bytes"]
     out = scratch() / f"{recipe}-{name}"
-    facts = build(Options(path, board, batch=4, **chosen, **switches), out).facts
+    facts = build(
+        Options(path, board, batch=2, time_limit_s=LIMIT_S, **chosen, **switches), out
+    ).facts
     opened = open_folder(out)
     work = batches(opened.prepared(), None, STEPS)
     with connect(opened, None) as device:

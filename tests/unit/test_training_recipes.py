@@ -264,6 +264,15 @@ def test_statistics_of_a_batch_with_accumulation_are_warned_of(tmp_path: Path) -
     assert not training_notes(graph, Recipe())
 
 
+def test_a_constant_shape_is_no_weight(tmp_path: Path) -> None:
+    tensors = {"w": models.weights(3, 4), "shape": np.array([2, 4], np.int64)}
+    nodes = [models.node("Reshape", "x shape", "r"), models.node("Gemm", "r w -", "y", transB=1)]
+    made = prepared(models.model(nodes, [2, 2, 2], tensors, y=[2, 3]), tmp_path, train=("*",))
+    assert list(training.names_of(made.train)) == ["w"]
+    with pytest.raises(InputError, match="--train 'shape': expected a pattern that matches"):
+        prepared(models.model(nodes, [2, 2, 2], tensors, y=[2, 3]), tmp_path, train=("shape",))
+
+
 def test_options_survive_json(tmp_path: Path) -> None:
 
     path = tmp_path / "m.onnx"
