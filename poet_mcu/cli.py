@@ -16,14 +16,23 @@ from rich.table import Table
 
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
-from poet_mcu.cli_options import ModelArg, takes_options
+from poet_mcu.cli_options import Given, ModelArg, takes_options
+from poet_mcu.cli_planner import (
+    OptionalBoardOpt,
+    OptionalModelArg,
+    PlannerOptions,
+    plan_of_problem,
+    plan_options,
+    planner_options,
+)
+from poet_mcu.cli_target import EmulateOpt, PortOpt, SerialOpt, serial_kind, where_to
 from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
-from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
+from poet_mcu.pipeline.problem_file import export_problem
 from poet_mcu.pipeline.report import plan_table
 from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
 from poet_mcu.pipeline.sweep import sweep as run_sweep
@@ -43,19 +52,12 @@ app = typer.Typer(
 )
 # The root of click's own errors, from the click that this typer uses (0.26 and later carry a copy).
 _UsageError: Any = typer.BadParameter.__mro__[2]
+_PLANNER = PlannerOptions()
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-PortOpt = Annotated[
-    str | None,
-    typer.Option("--port", help="/dev/ttyACM0, socket://host:port, or another pyserial URL."),
-]
-EmulateOpt = Annotated[bool, typer.Option("--emulate", help="Run in the board's emulator.")]
-SerialOpt = Annotated[
-    str, typer.Option("--serial", help="The emulator's serial line: pty or socket.")
-]
 
 
 def _note(text: str) -> None:
@@ -67,28 +69,39 @@ def _emit(facts: dict[str, Any]) -> None:
 
 
 @app.command()
-@takes_options()
+@plan_options
+@takes_options(without=("model", "board"))
 def plan(
-    options: Options,
+    given: Given,
+    model: OptionalModelArg = None,
+    board: OptionalBoardOpt = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write the plan as HTML here.")
     ] = None,
     as_json: JsonOpt = False,
+    planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
-    made = run_plan(options, _note)
-    if report is not None:
-        write_report(made, report)
+    words = given.words
+    switches = (words["paging"], words["remat"], words["solver"], words["time_limit"])
+    facts = plan_of_problem(model, board, words["ram"], words["deadline"], switches, planner, _note)
+    if facts is None and model is not None and board is not None:
+        made = run_plan(given.options(model=model, board=board, **planner.fields()), _note)
+        facts = made.facts
+        if planner.export_problem is not None:
+            export_problem(made.train.problem, planner.export_problem)
+        if report is not None:
+            write_report(made, report)
     if as_json:
-        _emit(made.facts)
+        _emit(facts or {})
     else:
-        _out.print(plan_table(made.facts))
+        _out.print(plan_table(facts or {}))
 
 
 @app.command()
 @takes_options(without=("ram", "strategy"))
 def sweep(
-    options: Options,
+    given: Given,
     ram: Annotated[str, typer.Option("--ram", help="FIRST:LAST or sizes: 32K:256K, 32K,48K.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of results.")],
     points: Annotated[int, typer.Option("--points", min=1, help="Budgets in a range.")] = 12,
@@ -103,7 +116,7 @@ def sweep(
         def watch(now: SweepProgress) -> None:
             bar.update(task, completed=now.done, total=now.total)
 
-        found = run_sweep(options, parse_ram(ram, points), out, jobs, watch)
+        found = run_sweep(given.options(), parse_ram(ram, points), out, jobs, watch)
     if as_json:
         _emit(found.facts)
         return
@@ -116,17 +129,19 @@ def sweep(
 
 
 @app.command()
+@planner_options
 @takes_options()
 def build(
-    options: Options,
+    given: Given,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to make.")],
     dump: Annotated[
         bool, typer.Option("--dump", help="Also write the text form of every level.")
     ] = False,
     as_json: JsonOpt = False,
+    planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
-    made = run_build(options, out, _note, dump=dump)
+    made = run_build(given.options(**planner.fields()), out, _note, dump=dump)
     if as_json:
         _emit(made.facts)
         return
@@ -151,18 +166,6 @@ def check(model: ModelArg, as_json: JsonOpt = False) -> None:
         raise ModelError("\n".join(lines))
 
 
-def _where(port: str | None, emulate: bool) -> str | None:
-    if emulate == (port is not None):
-        raise InputError("--port, --emulate: expected one of the two, got both or none")
-    return port
-
-
-def _serial(kind: str) -> Any:
-    if kind not in ("pty", "socket"):
-        raise InputError(f"--serial: expected pty or socket, got '{kind}'")
-    return kind
-
-
 @app.command()
 def validate(
     folder: FolderArg,
@@ -179,9 +182,9 @@ def validate(
     as_json: JsonOpt = False,
 ) -> None:
     """Train some steps on the board and compare losses, weights and SD bytes with the plan."""
-    where = _where(port, emulate)
+    where = where_to(port, emulate)
     found = run_validate(
-        folder, port=where, steps=steps, data=data, dump=dump, serial=_serial(serial),
+        folder, port=where, steps=steps, data=data, dump=dump, serial=serial_kind(serial),
         progress=_note,
     )  # fmt: skip
     if as_json:
@@ -217,7 +220,7 @@ def train(
     as_json: JsonOpt = False,
 ) -> None:
     """Train on the board over the serial line; write the trained weights back as ONNX."""
-    where = _where(port, emulate)
+    where = where_to(port, emulate)
     options = TrainOptions(data, test, epochs, lr, seed, save)
     columns = (
         TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.completed:.0f}"),
@@ -231,7 +234,7 @@ def train(
                 task, completed=now.step, total=now.steps, epoch=now.epoch + 1, loss=now.loss
             )
 
-        facts = run_train(folder, options, port=where, serial=_serial(serial), watch=watch)
+        facts = run_train(folder, options, port=where, serial=serial_kind(serial), watch=watch)
     if as_json:
         _emit(facts)
         return

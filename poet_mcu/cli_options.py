@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -77,7 +78,7 @@ StrategyOpt = Annotated[
     str,
     typer.Option(
         "--strategy",
-        help="optimal, or a baseline to measure: keep-all, free-early, page-all, recompute-all.",
+        help="optimal, or a baseline to measure: keep-all, page-all, recompute-all, ...",
     ),
 ]
 
@@ -123,17 +124,40 @@ def declared(
 _DECLARED = inspect.signature(declared)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The words of a command line, by the names of the declared options."""
+
+    words: Mapping[str, Any]
+
+    def options(self, **more: Any) -> Options:
+        """The options, with ``more`` of them. Raises InputError for words that mean nothing."""
+        given = {**self.words, **more}
+        ram, deadline = given.pop("ram"), given.pop("deadline")
+        weights, limit = given.pop("class_weights"), given.pop("time_limit")
+        for name in ("train", "freeze"):
+            given[name] = tuple(given[name] or ())
+        return Options(
+            ram_bytes=None if ram is None else parse_bytes(ram, "--ram"),
+            deadline_s=None if deadline is None else parse_seconds(deadline, "--deadline"),
+            class_weights=() if weights is None else _numbers("--class-weights", weights),
+            time_limit_s=parse_seconds(limit, "--time-limit"),
+            **given,
+        )
+
+
 Command = Callable[..., None]
 
 
 def takes_options(*, without: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """A decorator: the declared options in place of a command's first parameter, an ``Options``.
+    """A decorator: the declared options in place of a command's first parameter, a ``Given``.
 
-    Those named in ``without`` are left at their defaults, and the command may have parameters of
-    the same names.
+    Those named in ``without`` are left at their defaults, where they have one, and the command may
+    have parameters of the same names.
     """
     shared = [p for p in _DECLARED.parameters.values() if p.name not in without]
-    defaults = {name: _DECLARED.parameters[name].default for name in without}
+    left_out = (_DECLARED.parameters[name] for name in without)
+    defaults = {p.name: p.default for p in left_out if p.default is not p.empty}
 
     def decorate(command: Command) -> Command:
         own = list(inspect.signature(command).parameters.values())[1:]
@@ -145,7 +169,7 @@ def takes_options(*, without: tuple[str, ...] = ()) -> Callable[[Command], Comma
         @functools.wraps(command)
         def called(**words: Any) -> None:
             given = {p.name: words.pop(p.name) for p in shared}
-            command(_options({**defaults, **given}), **words)
+            command(Given({**defaults, **given}), **words)
 
         typed = [p.replace(annotation=hints[p.name]) for p in parameters]
         called.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
@@ -153,20 +177,6 @@ def takes_options(*, without: tuple[str, ...] = ()) -> Callable[[Command], Comma
         return called
 
     return decorate
-
-
-def _options(given: dict[str, Any]) -> Options:
-    ram, deadline = given.pop("ram"), given.pop("deadline")
-    weights, limit = given.pop("class_weights"), given.pop("time_limit")
-    for name in ("train", "freeze"):
-        given[name] = tuple(given[name] or ())
-    return Options(
-        ram_bytes=None if ram is None else parse_bytes(ram, "--ram"),
-        deadline_s=None if deadline is None else parse_seconds(deadline, "--deadline"),
-        class_weights=() if weights is None else _numbers("--class-weights", weights),
-        time_limit_s=parse_seconds(limit, "--time-limit"),
-        **given,
-    )
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

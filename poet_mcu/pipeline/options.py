@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from poet_mcu.errors import InputError
+from poet_mcu.training.order import ORDERS
 from poet_mcu.training.recipe import Recipe, one_of, positive
 
-STRATEGIES = ("optimal", "keep-all", "free-early", "page-all", "recompute-all")
+STRATEGIES = ("optimal", "keep-all", "free-early", "page-all", "recompute-all", "sqrt-checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Options(Recipe):
     ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
     a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names;
     ``train_last`` keeps to the weights of so many last operators that have any.
+    ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
+    'auto' takes the card where nothing else fits. ``order`` is the order of execution of the
+    training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
+    write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the
+    whole training: so many passes over so many samples.
     """
 
     model: Path
@@ -36,11 +44,22 @@ class Options(Recipe):
     solver: Literal["highs", "cbc"] = "highs"
     time_limit_s: float = 60.0
     strategy: str = "optimal"
+    max_write_bytes: int | None = None
+    home_parameters: str = "ram"
+    order: str = "given"
+    epochs: int | None = None
+    samples: int | None = None
 
     def __post_init__(self) -> None:
         self.check()
         one_of("--solver", self.solver, ("highs", "cbc"))
         one_of("--strategy", self.strategy, STRATEGIES)
+        one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
+        one_of("--order", self.order, (*ORDERS, "auto"))
+        if self.home_parameters == "card" and not self.paging:
+            raise InputError(
+                "--home-parameters: expected ram with --no-paging, got card; allow the SD card"
+            )
         positive("--lr", self.lr)
         positive("--time-limit", self.time_limit_s)
         for option, value in (
@@ -48,9 +67,24 @@ class Options(Recipe):
             ("--ram", self.ram_bytes),
             ("--deadline", self.deadline_s),
             ("--train-last", self.train_last),
+            ("--epochs", self.epochs),
+            ("--samples", self.samples),
         ):
             if value is not None:
                 positive(option, value)
+        if (self.epochs is None) != (self.samples is None) or (
+            self.epochs is not None and self.deadline_s is None
+        ):
+            raise InputError(
+                "--epochs, --samples: expected both, with the --deadline of the whole training, "
+                f"got {self.epochs}, {self.samples} and --deadline {self.deadline_s}"
+            )
+
+    def steps(self, batch: int) -> int | None:
+        """Training steps of ``batch`` samples in the whole training; None when not asked for."""
+        if self.epochs is None or self.samples is None:
+            return None
+        return self.epochs * math.ceil(self.samples / batch)
 
     def summary(self) -> str:
         """The options that shape the generated files, for their headers. No paths."""
@@ -62,6 +96,14 @@ class Options(Recipe):
         ]
         words.append(f"batch={self.batch or 'as in the model'}")
         words.append(f"ram={self.ram_bytes if self.ram_bytes is not None else 'all'}")
+        if self.max_write_bytes is not None:
+            words.append(f"max-write-bytes={self.max_write_bytes}")
+        if self.order != "given":
+            words.append(f"order={self.order}")
+        if self.home_parameters != "ram":
+            words.append(f"home-parameters={self.home_parameters}")
+        if self.epochs is not None:
+            words.append(f"epochs={self.epochs} samples={self.samples}")
         if self.deadline_s is not None:
             words.append(f"deadline={self.deadline_s:g}s")
         words += [f"train={glob}" for glob in self.train]

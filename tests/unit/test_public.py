@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import poet_mcu
 import pytest
+
+import poet_mcu
 
 
 @pytest.mark.parametrize("name", [n for n in poet_mcu.__all__ if n != "__version__"])
