@@ -104,8 +104,8 @@ def training_notes(train: Graph, recipe: Recipe) -> list[str]:
 def evaluation_graph(forward: Graph, train: Graph) -> Graph:
     """``forward`` without the extra outputs that only a backward pass would read.
 
-    It has the optimizer state of ``train`` too, which nothing reads: a value with a home in RAM
-    keeps its place while an evaluation runs.
+    It has the optimizer state that ``train`` keeps in RAM too, which nothing reads: it keeps its
+    place while an evaluation runs.
     """
     read = {forward.root(v) for node in forward.nodes for v in node.inputs}
     build = GraphBuilder(forward.name)
@@ -124,8 +124,8 @@ def evaluation_graph(forward: Graph, train: Graph) -> Graph:
         outputs = build.emit(node.op, inputs, attrs, name, node.origin)
         fresh.update(zip(node.outputs, outputs, strict=False))
     known = {value.id for value in forward.with_role(Role.STATE)}
-    for value in train.with_role(Role.STATE):
-        if value.id not in known:
+    for value in train.home_ram():
+        if value.role is Role.STATE and value.id not in known:
             build.value(value.name, value.type, value.role, value.origin)
     return build.finish([_mapped(forward, build, fresh, forward.outputs[0])])
 
