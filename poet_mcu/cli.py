@@ -16,6 +16,7 @@ from rich.table import Table
 
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
+from poet_mcu.cli_options import Given, ModelArg, takes_options
 from poet_mcu.cli_planner import (
     OptionalBoardOpt,
     OptionalModelArg,
@@ -28,7 +29,6 @@ from poet_mcu.cli_target import EmulateOpt, PortOpt, SerialOpt, serial_kind, whe
 from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
-from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
@@ -41,7 +41,7 @@ from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
 from poet_mcu.report.sweep_page import sweep_table
 from poet_mcu.toolchain import doctor as run_doctor
-from poet_mcu.units import format_bytes, parse_bytes, parse_seconds
+from poet_mcu.units import format_bytes
 
 app = typer.Typer(
     name="poet-mcu",
@@ -56,85 +56,8 @@ _PLANNER = PlannerOptions()
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
-ModelArg = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")]
 FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
 JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-BoardOpt = Annotated[str, typer.Option("--board", help="A board's name, or a board file.")]
-RamOpt = Annotated[
-    str | None,
-    typer.Option("--ram", help="Budget for everything in RAM, e.g. 48K. Default: all of it."),
-]
-DeadlineOpt = Annotated[
-    str | None, typer.Option("--deadline", help="Longest training step, e.g. 500ms.")
-]
-LossOpt = Annotated[str, typer.Option("--loss", help="cross-entropy or mse.")]
-OptimizerOpt = Annotated[str, typer.Option("--optimizer", help="sgd.")]
-LrOpt = Annotated[float, typer.Option("--lr", help="Learning rate.")]
-BatchOpt = Annotated[int | None, typer.Option("--batch", help="Samples in a step.")]
-TrainOpt = Annotated[
-    list[str] | None, typer.Option("--train", help="Train only weights that match this glob.")
-]
-FreezeOpt = Annotated[
-    list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
-]
-BatchnormOpt = Annotated[
-    str,
-    typer.Option(
-        "--batchnorm",
-        help="auto, train (statistics of the batch) or frozen (the stored ones).",
-    ),
-]
-PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
-RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
-SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
-LimitOpt = Annotated[str, typer.Option("--time-limit", help="Limit of each solve, e.g. 60s.")]
-StrategyOpt = Annotated[
-    str,
-    typer.Option(
-        "--strategy",
-        help="optimal, or a baseline to measure: keep-all, page-all, recompute-all, ...",
-    ),
-]
-
-
-def _options(
-    model: Path,
-    board: str,
-    ram: str | None,
-    deadline: str | None,
-    loss: str,
-    optimizer: str,
-    lr: float,
-    batch: int | None,
-    train: list[str] | None,
-    freeze: list[str] | None,
-    batchnorm: str,
-    paging: bool,
-    remat: bool,
-    solver: str,
-    time_limit: str,
-    strategy: str,
-    planner: PlannerOptions,
-) -> Options:
-    return Options(
-        model=model,
-        board=board,
-        ram_bytes=None if ram is None else parse_bytes(ram, "--ram"),
-        deadline_s=None if deadline is None else parse_seconds(deadline, "--deadline"),
-        loss=loss,
-        optimizer=optimizer,
-        lr=lr,
-        batch=batch,
-        train=tuple(train or ()),
-        freeze=tuple(freeze or ()),
-        batchnorm=batchnorm,  # type: ignore[arg-type]  # checked by Options
-        paging=paging,
-        remat=remat,
-        solver=solver,  # type: ignore[arg-type]  # checked by Options
-        time_limit_s=parse_seconds(time_limit, "--time-limit"),
-        strategy=strategy,
-        **planner.fields(),
-    )
 
 
 def _note(text: str) -> None:
@@ -147,23 +70,11 @@ def _emit(facts: dict[str, Any]) -> None:
 
 @app.command()
 @plan_options
+@takes_options(without=("model", "board"))
 def plan(
+    given: Given,
     model: OptionalModelArg = None,
     board: OptionalBoardOpt = None,
-    ram: RamOpt = None,
-    deadline: DeadlineOpt = None,
-    loss: LossOpt = "cross-entropy",
-    optimizer: OptimizerOpt = "sgd",
-    lr: LrOpt = 0.01,
-    batch: BatchOpt = None,
-    train: TrainOpt = None,
-    freeze: FreezeOpt = None,
-    batchnorm: BatchnormOpt = "auto",
-    paging: PagingOpt = True,
-    remat: RematOpt = True,
-    solver: SolverOpt = "highs",
-    time_limit: LimitOpt = "60s",
-    strategy: StrategyOpt = "optimal",
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write the plan as HTML here.")
     ] = None,
@@ -171,14 +82,11 @@ def plan(
     planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
-    switches = (paging, remat, solver, time_limit)
-    facts = plan_of_problem(model, board, ram, deadline, switches, planner, _note)
+    words = given.words
+    switches = (words["paging"], words["remat"], words["solver"], words["time_limit"])
+    facts = plan_of_problem(model, board, words["ram"], words["deadline"], switches, planner, _note)
     if facts is None and model is not None and board is not None:
-        options = _options(
-            model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-            paging, remat, solver, time_limit, strategy, planner,
-        )  # fmt: skip
-        made = run_plan(options, _note)
+        made = run_plan(given.options(model=model, board=board, **planner.fields()), _note)
         facts = made.facts
         if planner.export_problem is not None:
             export_problem(made.train.problem, planner.export_problem)
@@ -191,32 +99,16 @@ def plan(
 
 
 @app.command()
+@takes_options(without=("ram", "strategy"))
 def sweep(
-    model: ModelArg,
-    board: BoardOpt,
+    given: Given,
     ram: Annotated[str, typer.Option("--ram", help="FIRST:LAST or sizes: 32K:256K, 32K,48K.")],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of results.")],
     points: Annotated[int, typer.Option("--points", min=1, help="Budgets in a range.")] = 12,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = os.cpu_count() or 1,
-    deadline: DeadlineOpt = None,
-    loss: LossOpt = "cross-entropy",
-    optimizer: OptimizerOpt = "sgd",
-    lr: LrOpt = 0.01,
-    batch: BatchOpt = None,
-    train: TrainOpt = None,
-    freeze: FreezeOpt = None,
-    batchnorm: BatchnormOpt = "auto",
-    paging: PagingOpt = True,
-    remat: RematOpt = True,
-    solver: SolverOpt = "highs",
-    time_limit: LimitOpt = "60s",
     as_json: JsonOpt = False,
 ) -> None:
     """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
-    options = _options(
-        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-        paging, remat, solver, time_limit, "optimal", _PLANNER,
-    )  # fmt: skip
     columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=_err) as bar:
         task = bar.add_task("sweep", total=None)
@@ -224,7 +116,7 @@ def sweep(
         def watch(now: SweepProgress) -> None:
             bar.update(task, completed=now.done, total=now.total)
 
-        found = run_sweep(options, parse_ram(ram, points), out, jobs, watch)
+        found = run_sweep(given.options(), parse_ram(ram, points), out, jobs, watch)
     if as_json:
         _emit(found.facts)
         return
@@ -238,24 +130,10 @@ def sweep(
 
 @app.command()
 @planner_options
+@takes_options()
 def build(
-    model: ModelArg,
-    board: BoardOpt,
+    given: Given,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder to make.")],
-    ram: RamOpt = None,
-    deadline: DeadlineOpt = None,
-    loss: LossOpt = "cross-entropy",
-    optimizer: OptimizerOpt = "sgd",
-    lr: LrOpt = 0.01,
-    batch: BatchOpt = None,
-    train: TrainOpt = None,
-    freeze: FreezeOpt = None,
-    batchnorm: BatchnormOpt = "auto",
-    paging: PagingOpt = True,
-    remat: RematOpt = True,
-    solver: SolverOpt = "highs",
-    time_limit: LimitOpt = "60s",
-    strategy: StrategyOpt = "optimal",
     dump: Annotated[
         bool, typer.Option("--dump", help="Also write the text form of every level.")
     ] = False,
@@ -263,11 +141,7 @@ def build(
     planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
-    options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-        paging, remat, solver, time_limit, strategy, planner,
-    )  # fmt: skip
-    made = run_build(options, out, _note, dump=dump)
+    made = run_build(given.options(**planner.fields()), out, _note, dump=dump)
     if as_json:
         _emit(made.facts)
         return

@@ -26,6 +26,7 @@ from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.lower.lower import kernel_of
 from poet_mcu.ops.operator import Kernel
 from poet_mcu.sim.plain import run_plain
+from poet_mcu.training.recipe import Recipe
 from poet_mcu.training.training import training_graph
 
 Array = npt.NDArray[Any]
@@ -155,7 +156,7 @@ def graph_of(
     stored = {"shift": np.zeros(x.shape, np.float32), **tensors}
     proto = models.model([first, *nodes], x.shape, stored, opset=opset)
     forward = load_model(models.save(proto, folder / "m.onnx"), None, lambda _: True).graph
-    graph = training_graph(forward, "mse", "sgd", has_softmax=False)
+    graph = training_graph(forward, Recipe(loss="mse"))
     verify_graph(graph, training=True)
     return graph
 

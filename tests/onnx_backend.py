@@ -199,7 +199,7 @@ def graph_of(case: Case, folder: Path) -> Graph:
     path = folder / "m.onnx"
     path.write_bytes(case.model.SerializeToString())
     forward = load_model(path, None, lambda _: False, fuse_softmax=False).graph
-    graph = evaluation_graph(forward)
+    graph = evaluation_graph(forward, forward)
     verify_graph(graph, training=False)
     return graph
 

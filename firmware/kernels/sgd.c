@@ -1,4 +1,4 @@
-/* Plain stochastic gradient descent. */
+/* Plain stochastic gradient descent, without and with weight decay. */
 #include <stdint.h>
 
 #include "poet/fma.h"
@@ -20,5 +20,13 @@ void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, floa
         *w = POET_FMA(step, *g, *w);
         g++;
         w++;
+    }
+}
+
+void poet_sgd_decay_f32(const poet_decay_shape *shape, const float *g, float lr, float *w)
+{
+    for (int32_t i = 0; i < shape->count; i++) {
+        const float gradient = POET_FMA(shape->weight_decay, w[i], g[i]);
+        w[i] = POET_FMA(-lr, gradient, w[i]);
     }
 }

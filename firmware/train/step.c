@@ -47,6 +47,18 @@ static void end_transfer(poet_page_store *pages)
     }
 }
 
+/* What the kernels of an update need to know of it. */
+static void prepare_update(poet_run *run, const poet_step_order *order)
+{
+    const poet_training *const training = order->training;
+    const uint32_t steps = (training->accumulate == 0u) ? 1u : training->accumulate;
+    const uint32_t updates = order->step / steps;
+    run->update = (order->step % steps == steps - 1u) ? 1u : 0u;
+    run->lr = order->lr * poet_lr_factor(training, updates);
+    run->bias1 = poet_bias_correction(training->complement1, updates + 1u);
+    run->bias2 = poet_bias_correction(training->complement2, updates + 1u);
+}
+
 poet_status poet_step_run(const poet_step_order *order, uint64_t *cycles, poet_fault *fault)
 {
     watch seen = {
@@ -57,11 +69,11 @@ poet_status poet_step_run(const poet_step_order *order, uint64_t *cycles, poet_f
     };
     poet_run run = {
         .pages = order->pages,
-        .lr = order->lr,
         .action = POET_NO_ACTION,
         .after_action = watch_action,
         .context = &seen,
     };
+    prepare_update(&run, order);
     order->pages->fault_block = POET_NO_BLOCK;
     seen.start = poet_port_cycles();
     const poet_status status = order->function(&run);

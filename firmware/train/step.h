@@ -17,8 +17,9 @@ typedef struct {
     poet_link *link;   /* takes TRACE and PROGRESS frames */
     uint16_t sequence; /* of the request, theirs too */
     bool trace;        /* a TRACE frame after each action */
-    float lr;
-    uint32_t step; /* for the record of a failure */
+    const poet_training *training;
+    float lr;      /* before the schedule */
+    uint32_t step; /* steps done before: chooses the update, and for the record of a failure */
 } poet_step_order;
 
 /* Run it. *cycles is the time without the frames sent, *fault says how it ended (its status is

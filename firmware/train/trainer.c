@@ -169,6 +169,7 @@ static poet_step_order order_of(poet_step_function function, float lr, bool trac
         .link = &self.link,
         .sequence = self.sequence,
         .trace = trace,
+        .training = &self.model->training,
         .lr = lr,
         .step = self.steps_done,
     };

@@ -10,8 +10,9 @@ from poet_mcu.codegen.steps import CodeNames, step_view
 from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, StepView, TensorRow
 from poet_mcu.ir.graph import DType, Graph, Role, Value
 from poet_mcu.ir.program import Home, Program
+from poet_mcu.training.recipe import Recipe
 
-ABI_VERSION = 1  # POET_ABI_VERSION of firmware/include/poet/model.h; a test compares them
+ABI_VERSION = 2  # POET_ABI_VERSION of firmware/include/poet/model.h; a test compares them
 
 _ROLE = {
     Role.INPUT: "POET_ROLE_INPUT",
@@ -42,6 +43,7 @@ class CodeInput:
     region_block: int
     region_blocks: int
     default_lr: float
+    recipe: Recipe
     model_hash: bytes
     build_id: bytes
 
@@ -66,6 +68,7 @@ def model_view(code: CodeInput) -> ModelView:
         region_block=code.region_block,
         region_blocks=code.region_blocks,
         default_lr=c_float(code.default_lr),
+        training=_training(code.recipe),
         build_id=c_bytes("static const uint8_t build_id[16] = ", code.build_id, ";", 0),
         build_id_field=c_bytes(".build_id = ", code.build_id, ",", 4),
         model_hash_field=c_bytes(".model_hash = ", code.model_hash, ",", 4),
@@ -77,6 +80,29 @@ def model_view(code: CodeInput) -> ModelView:
         arrays=_arrays(code.train_graph, names),
         tensors=_tensor_rows(code, names),
         pages=pages,
+    )
+
+
+_LR_KIND = {
+    "constant": "POET_LR_CONSTANT",
+    "step": "POET_LR_STEP",
+    "cosine": "POET_LR_COSINE",
+}
+
+
+def _training(recipe: Recipe) -> tuple[str, ...]:
+    """Initializers of poet_training."""
+    length = (recipe.total_steps or 0) - recipe.warmup
+    period = recipe.lr_step if recipe.lr_schedule == "step" else length
+    return (
+        f".accumulate = {recipe.accumulate}u",
+        f".lr_kind = {_LR_KIND[recipe.lr_schedule]}",
+        f".warmup = {recipe.warmup}u",
+        f".period = {0 if recipe.lr_schedule == 'constant' else period}u",
+        f".gamma = {c_float(recipe.lr_gamma)}",
+        f".floor = {c_float(recipe.lr_floor)}",
+        f".complement1 = {c_float(1 - recipe.beta1)}",
+        f".complement2 = {c_float(1 - recipe.beta2)}",
     )
 
 

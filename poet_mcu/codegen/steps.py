@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from poet_mcu.cnames import Names, comment_text
 from poet_mcu.codegen.spelling import c_float, wrapped
 from poet_mcu.codegen.views import Descriptor, Line, Place, StepView
-from poet_mcu.ir.graph import DType, Graph, Node
+from poet_mcu.ir.graph import DType, Graph, Node, Phase
 from poet_mcu.ir.program import Call, Instruction, Opcode, Operand, OperandKind, Program
 
 _CAST = {DType.F32: "F32", DType.I32: "I32", DType.U8: "U8"}
+_SPELLED = {
+    OperandKind.NULL: "NULL",
+    OperandKind.LEARNING_RATE: "run->lr",
+    OperandKind.BIAS_1: "run->bias1",
+    OperandKind.BIAS_2: "run->bias2",
+}
 _TRANSFER = {
     Opcode.PAGE_OUT: ("poet_page_out(run->pages, {page}u, AT({place}))", "page out"),
     Opcode.PAGE_IN: ("poet_page_in(run->pages, {page}u, AT({place}))", "page in"),
@@ -80,10 +86,8 @@ class _Step:
 
     def argument(self, operand: Operand) -> str:
         """An operand as a C expression."""
-        if operand.kind is OperandKind.NULL:
-            return "NULL"
-        if operand.kind is OperandKind.LEARNING_RATE:
-            return "run->lr"
+        if operand.kind in _SPELLED:
+            return _SPELLED[operand.kind]
         value = self.graph.values[operand.value]
         if operand.kind is OperandKind.FLASH:
             return self.code.constant(value.origin or value.name)
@@ -99,7 +103,8 @@ class _Step:
         again = "again, " if call.node in self.computed else ""
         self.computed.add(call.node)
         comment = comment_text(f"{node.phase.value}: {again}{node.op} {label}")
-        head = f"POET_KERNEL(run, {index}u, {call.function}("
+        macro = "POET_UPDATE" if node.phase is Phase.UPDATE else "POET_KERNEL"
+        head = f"{macro}(run, {index}u, {call.function}("
         return Line(comment, wrapped(head, arguments, "));"))
 
     def line(self, instruction: Instruction, index: int) -> Line:

@@ -99,6 +99,7 @@ class ModelView:
     region_block: int
     region_blocks: int
     default_lr: str
+    training: tuple[str, ...]
     build_id: str
     build_id_field: str
     model_hash_field: str

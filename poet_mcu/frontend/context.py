@@ -64,12 +64,13 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxOf:
-    """The output of a Softmax over rows: left to the loss as the model's output, else computed."""
+    """The output of a Softmax or Sigmoid: left to the loss as the model's output, else computed."""
 
     logits: Value
     out_shape: tuple[int, ...]
     label: str
     compute: Callable[[], Value]
+    op: str = "Softmax"
 
 
 Entry = Active | Tensor | Pending | SoftmaxOf
@@ -91,6 +92,7 @@ class Context:
     identity_copies: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     fuse_softmax: bool = True
+    fuse_sigmoid: bool = False
     _tracked: set[str] = field(default_factory=set)
     _constants: dict[str, Value] = field(default_factory=dict)
 

@@ -90,7 +90,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "ReduceSumSquare": Lowering(lower_reduce.lower_reduce, 18),
         "Selu": Lowering(lower_elementwise.lower_activation, 22),
         "Shrink": Lowering(lower_elementwise.lower_activation, 9),
-        "Sigmoid": Lowering(lower_elementwise.lower_activation, 13),
+        "Sigmoid": Lowering(lower_reduce.lower_sigmoid, 13),
         "Softplus": Lowering(lower_elementwise.lower_activation, 22),
         "Softsign": Lowering(lower_elementwise.lower_activation, 22),
         "Sqrt": Lowering(lower_elementwise.lower_activation, 13),

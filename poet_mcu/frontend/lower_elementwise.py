@@ -43,7 +43,6 @@ ACTIVATIONS: Mapping[str, Spelling] = MappingProxyType(
         "Reciprocal": Spelling("reciprocal"),
         "Selu": Spelling("selu", ("alpha", 1.6732631921768188), ("gamma", 1.0507010221481323)),
         "Shrink": Spelling("shrink", ("bias", 0.0), ("lambd", 0.5)),
-        "Sigmoid": Spelling("sigmoid"),
         "Softplus": Spelling("softplus"),
         "Softsign": Spelling("softsign"),
         "Sqrt": Spelling("sqrt"),

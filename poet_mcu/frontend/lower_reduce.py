@@ -118,6 +118,21 @@ def lower_softmax(ctx: Context, node: onnx.NodeProto) -> None:
     )
 
 
+def lower_sigmoid(ctx: Context, node: onnx.NodeProto) -> None:
+    """Sigmoid: the last one is left to a loss that has it inside, any other is computed."""
+    value = ctx.activation(node.input[0])
+    name = node.output[0]
+
+    def compute() -> Value:
+        return ctx.builder.emit("sigmoid", (value,), {}, name, node.name or name)[0]
+
+    if not ctx.fuse_sigmoid:
+        ctx.env[name] = Active(compute())
+        return
+    label = f"'{node.name or name}'"
+    ctx.env[name] = SoftmaxOf(value, value.shape, label, compute, "Sigmoid")
+
+
 def lower_log_softmax(ctx: Context, node: onnx.NodeProto) -> None:
     """LogSoftmax, with the same two meanings of ``axis``."""
     value = ctx.activation(node.input[0])

@@ -49,13 +49,18 @@ class ImportReport:
 class ImportedModel:
     """The forward graph.
 
-    With ``has_softmax`` its output is the logits [rows, classes] of a final Softmax that is left
-    to the loss.
+    With an ``activation`` its output is what goes into a final node of that ONNX name, which is
+    left to the loss: the logits [rows, classes] of a Softmax, or those of a Sigmoid.
     """
 
     graph: Graph
     report: ImportReport
-    has_softmax: bool
+    activation: str
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether a final Softmax was left to the loss."""
+        return self.activation == "Softmax"
 
 
 def load_model(
@@ -64,17 +69,26 @@ def load_model(
     trainable: Callable[[str], bool],
     *,
     fuse_softmax: bool = True,
+    fuse_sigmoid: bool = False,
     batchnorm: str = "auto",
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight; without ``fuse_softmax`` a final Softmax is computed. ``batchnorm`` is
+    name of each weight; without ``fuse_softmax`` a final Softmax is computed,
+    with ``fuse_sigmoid`` a final Sigmoid is left to the loss. ``batchnorm`` is
     'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
     is trained and the batch has a variance). Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
-    walk = Walk(file, batch, trainable, fuse_softmax=fuse_softmax, batchnorm=batchnorm)
+    walk = Walk(
+        file,
+        batch,
+        trainable,
+        fuse_softmax=fuse_softmax,
+        fuse_sigmoid=fuse_sigmoid,
+        batchnorm=batchnorm,
+    )
     walk.run()
     raise_problems(path, walk.problems)
     return _imported(file, walk)
@@ -123,7 +137,7 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         identity_copies=dict(walk.ctx.identity_copies),
         notes=tuple(notes),
     )
-    return ImportedModel(graph, report, walk.has_softmax)
+    return ImportedModel(graph, report, walk.activation)
 
 
 def _relu_ids(graph: Graph) -> set[int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from poet_mcu.errors import InputError, nearest
+from poet_mcu.ir.graph import Graph, Role
 
 
 def selector(train: Sequence[str], freeze: Sequence[str], names: Sequence[str]) -> frozenset[str]:
@@ -17,6 +18,26 @@ def selector(train: Sequence[str], freeze: Sequence[str], names: Sequence[str]) 
     """
     chosen = _matches("--train", train, names) if train else frozenset(names)
     return chosen - _matches("--freeze", freeze, names)
+
+
+def last_layers(graph: Graph, count: int) -> frozenset[str]:
+    """Names of the weights that the last ``count`` operators with weights of their own read.
+
+    ``graph`` is a forward graph with every weight trainable; its order is that of execution.
+    Raises InputError when there are fewer such operators.
+    """
+    found: list[set[str]] = []
+    for node in graph.nodes:
+        read = (graph.values[graph.root(v)] for v in node.inputs)
+        names = {value.origin or value.name for value in read if value.role is Role.PARAMETER}
+        if names:
+            found.append(names)
+    if count > len(found):
+        raise InputError(
+            f"--train-last: expected at most the {len(found)} operators that have weights, "
+            f"got {count}; lower it or leave it out"
+        )
+    return frozenset[str]().union(*found[-count:])
 
 
 def _matches(option: str, patterns: Sequence[str], names: Sequence[str]) -> frozenset[str]:

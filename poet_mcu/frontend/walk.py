@@ -41,6 +41,7 @@ class Walk:
         default_batch: int | None = None,
         *,
         fuse_softmax: bool = True,
+        fuse_sigmoid: bool = False,
         batchnorm: str = "auto",
     ) -> None:
         if batch is not None and batch < 1:
@@ -48,8 +49,8 @@ class Walk:
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
-        self.ctx.fuse_softmax = fuse_softmax
-        self.has_softmax = False
+        self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
+        self.activation = ""
         self.input_name = ""
         self.output_name = ""
         self.output_shape: tuple[int, ...] = ()
@@ -207,10 +208,10 @@ class Walk:
         self.output_name = info.name
         entry = self.ctx.env.get(info.name)
         if isinstance(entry, SoftmaxOf):
-            self.has_softmax = True
+            self.activation = entry.op
             self._output, self.output_shape = entry.logits, entry.out_shape
             self.ctx.notes.append(
-                f"the final Softmax {entry.label} is left to the loss: the output is its logits"
+                f"the final {entry.op} {entry.label} is left to the loss: the output is its logits"
             )
         elif isinstance(entry, Active):
             self._output, self.output_shape = entry.value, entry.value.shape

@@ -13,6 +13,8 @@ class OperandKind(enum.Enum):
     FLASH = "flash"  # a constant in flash
     NULL = "null"  # an optional argument that is absent
     LEARNING_RATE = "lr"  # the learning rate of this step
+    BIAS_1 = "bias1"  # 1 - beta^n of the optimizer's two means at its n-th update
+    BIAS_2 = "bias2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Operand:
 class Call:
     """One kernel call: ``function(&descriptor, operands...)``.
 
-    ``roles`` runs parallel to ``operands``: 'in0', 'out1', 'ws', 'null', 'lr'.
+    ``roles`` runs parallel to ``operands``: 'in0', 'out1', 'ws', 'null', 'lr', 'bias1', 'bias2'.
     """
 
     node: int

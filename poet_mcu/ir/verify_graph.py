@@ -23,7 +23,7 @@ def verify_graph(graph: Graph, training: bool) -> None:
     Args:
         graph: the graph to check.
         training: also require what only a training graph has: one scalar loss, one update per
-            parameter, phases in order.
+            parameter, phases in order, nothing but updates that needs an update.
 
     Raises:
         InternalError: one line per broken rule. Broken ids are reported alone, because the
@@ -39,6 +39,7 @@ def verify_graph(graph: Graph, training: bool) -> None:
         problems += _mutation_problems(graph)
         if training:
             problems += _update_problems(graph)
+            problems += _skipped_problems(graph)
             problems += _phase_problems(graph)
             problems += _loss_problems(graph)
     if problems:
@@ -183,6 +184,20 @@ def _update_problems(graph: Graph) -> Iterator[str]:
                 f"{_value(value)}: expected no reader after its update in "
                 f"{_node(writers[0])}, got nodes {late}"
             )
+
+
+def _skipped_problems(graph: Graph) -> Iterator[str]:
+    """A step that only accumulates gradients leaves the update nodes out."""
+    made = {graph.root(v) for n in graph.nodes if n.phase is Phase.UPDATE for v in n.outputs}
+    for node in graph.nodes:
+        if node.phase is not Phase.UPDATE:
+            for operand in sorted(made & {graph.root(v) for v in node.inputs}):
+                yield (
+                    f"{_node(node)}: expected no operand that an update makes, "
+                    f"got {_value(graph.values[operand])}"
+                )
+    for output in sorted(made & {graph.root(v) for v in graph.outputs}):
+        yield f"outputs: expected none that an update makes, got {_value(graph.values[output])}"
 
 
 def _phase_problems(graph: Graph) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from poet_mcu.errors import DeviceError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 BUILD_ID_BYTES = 16
 TRACE_FLAG = 1
 STATE_FAILED = 1

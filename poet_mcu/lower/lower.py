@@ -30,6 +30,16 @@ _OPCODES = {
     ActionKind.FREE: Opcode.DROP,
 }
 
+_OF_THE_STEP = {
+    kind.value: kind
+    for kind in (
+        OperandKind.NULL,
+        OperandKind.LEARNING_RATE,
+        OperandKind.BIAS_1,
+        OperandKind.BIAS_2,
+    )
+}
+
 
 def kernel_of(graph: Graph, node_id: int) -> Kernel:
     """The kernel call of a node, from its operator and types."""
@@ -68,10 +78,8 @@ class _Lowering:
 
     def operand(self, role: str, node_id: int, index: int) -> Operand:
         """The argument that ``role`` names, at an action."""
-        if role == "null":
-            return Operand(OperandKind.NULL)
-        if role == "lr":
-            return Operand(OperandKind.LEARNING_RATE)
+        if role in _OF_THE_STEP:
+            return Operand(_OF_THE_STEP[role])
         if role == "ws":
             scratch = self.scratch[index]
             return Operand(OperandKind.ARENA, -1, scratch.offset, scratch.nbytes)

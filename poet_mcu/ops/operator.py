@@ -43,7 +43,8 @@ class Kernel:
 
     ``descriptor`` is the C struct type ('' when the kernel takes none) and ``fields`` its
     initializers in order. ``args`` are 'in0', 'out1', 'ws' (workspace pointer), 'null' and
-    'lr' (the learning rate of this step), in the order of the C prototype.
+    what the trainer knows of the step: 'lr' (its learning rate) and 'bias1', 'bias2' (1 - beta^n
+    at the optimizer's n-th update), in the order of the C prototype.
     """
 
     function: str

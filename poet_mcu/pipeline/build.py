@@ -18,7 +18,7 @@ from poet_mcu.codegen.render import render
 from poet_mcu.codegen.views import Banner
 from poet_mcu.errors import ToolMissing
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
-from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.options import Options, graph_options
 from poet_mcu.pipeline.plan import Plan, Progress, plan
 from poet_mcu.pipeline.selfcheck import check_program
 from poet_mcu.version import __version__
@@ -92,6 +92,7 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
         region_block=board.storage.region_first_block,
         region_blocks=planned.region_blocks,
         default_lr=prepared.options.lr,
+        recipe=prepared.options,
         model_hash=bytes.fromhex(report.sha256),
         build_id=bytes(16),
     )
@@ -117,7 +118,7 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
     planned = plan(options, progress)
     board = planned.prepared.board
     progress("checking the plan in the interpreter")
-    peak = check_program(planned.train)
+    peak = check_program(planned.train, options.accumulate)
     check_program(planned.evaluation)
     progress("writing C")
     code, texts = _with_build_id(_code_input(planned, board), board)
@@ -153,15 +154,7 @@ def _manifest(planned: Plan, code: CodeInput) -> dict[str, Any]:
         "model": options.model.name,
         "model_sha256": code.model_hash.hex(),
         "board": planned.prepared.board.name,
-        "options": {
-            "loss": options.loss,
-            "optimizer": options.optimizer,
-            "lr": options.lr,
-            "batch": options.batch,
-            "train": list(options.train),
-            "freeze": list(options.freeze),
-            "batchnorm": options.batchnorm,
-        },
+        "options": graph_options(options),
     }
 
 

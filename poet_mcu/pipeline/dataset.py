@@ -18,7 +18,10 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``x`` and ``y`` [samples, ...], each int32 or float32."""
+    """``x`` and ``y`` [samples, ...], each int32 or float32.
+
+    Where the model's output is the loss there are no labels, and ``y`` is [samples, 0].
+    """
 
     x: Array
     y: Array
@@ -48,15 +51,17 @@ class Dataset:
         return self.samples // self.batch
 
 
-def load_dataset(path: Path, input_type: TensorType, label_type: TensorType) -> Dataset:
-    """Read ``path`` for a model whose batches have these types.
+def load_dataset(path: Path, input_type: TensorType, label_type: TensorType | None) -> Dataset:
+    """Read ``path`` for a model whose batches have these types; None: there are no labels.
 
     Integer labels must fit int32; float labels are taken as float32. Pickled arrays are refused.
     """
-    x, y = _arrays(path)
+    arrays = _arrays(path, ("x",) if label_type is None else ("x", "y"))
     batch = input_type.shape[0]
-    x = _fit(path, "x", x, input_type)
-    y = _fit(path, "y", y, label_type)
+    x = _fit(path, "x", arrays["x"], input_type)
+    y: Array = np.zeros((len(x), 0), np.float32)
+    if label_type is not None:
+        y = _fit(path, "y", arrays["y"], label_type)
     if len(x) != len(y):
         raise InputError(
             f"{path}: x, y: expected as many labels as samples, got {len(x)}, {len(y)}"
@@ -66,16 +71,16 @@ def load_dataset(path: Path, input_type: TensorType, label_type: TensorType) -> 
     return Dataset(x, y, batch)
 
 
-def _arrays(path: Path) -> tuple[Array, Array]:
+def _arrays(path: Path, wanted: tuple[str, ...]) -> dict[str, Array]:
     if not path.is_file():
         raise InputError(f"{path}: expected a .npz file with x and y, got no such file")
     try:
         with np.load(path, allow_pickle=False) as stored:
-            missing = [name for name in ("x", "y") if name not in stored]
+            missing = [name for name in wanted if name not in stored]
             if missing:
                 names = ", ".join(stored) or "nothing"
-                raise InputError(f"{path}: expected arrays x and y, got {names}")
-            return stored["x"], stored["y"]
+                raise InputError(f"{path}: expected arrays {' and '.join(wanted)}, got {names}")
+            return {name: stored[name] for name in wanted}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: expected a .npz file with plain arrays x and y, got '{error}'; "

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from poet_mcu.errors import InputError, nearest
+from poet_mcu.errors import InputError
 from poet_mcu.training.order import ORDERS
-from poet_mcu.training.training import LOSSES, OPTIMIZERS
+from poet_mcu.training.recipe import Recipe, one_of, positive
 
 STRATEGIES = ("optimal", "keep-all", "free-early", "page-all", "recompute-all", "sqrt-checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(Recipe):
     """Options of plan and build.
 
     ``ram_bytes`` None means all the RAM of the board; ``deadline_s`` None means no deadline.
     ``strategy`` 'optimal' solves the integer program; the others are the baselines, made without
-    a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names.
+    a solver, for measuring against. ``train`` and ``freeze`` are globs over initializer names;
+    ``train_last`` keeps to the weights of so many last operators that have any.
     ``home_parameters``: where parameters and states of a block or more live, 'ram' or 'card';
     'auto' takes the card where nothing else fits. ``order`` is the order of execution of the
     training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
@@ -32,13 +34,12 @@ class Options:
     board: str
     ram_bytes: int | None = None
     deadline_s: float | None = None
-    loss: str = "cross-entropy"
-    optimizer: str = "sgd"
     lr: float = 0.01
     batch: int | None = None
     train: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
     batchnorm: Literal["auto", "train", "frozen"] = "auto"
+    train_last: int | None = None
     paging: bool = True
     remat: bool = True
     solver: Literal["highs", "cbc"] = "highs"
@@ -51,28 +52,28 @@ class Options:
     samples: int | None = None
 
     def __post_init__(self) -> None:
-        _one_of("--loss", self.loss, tuple(LOSSES))
-        _one_of("--optimizer", self.optimizer, tuple(OPTIMIZERS))
-        _one_of("--solver", self.solver, ("highs", "cbc"))
-        _one_of("--strategy", self.strategy, STRATEGIES)
-        _one_of("--batchnorm", self.batchnorm, ("auto", "train", "frozen"))
-        _one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
-        _one_of("--order", self.order, (*ORDERS, "auto"))
+        self.check()
+        one_of("--solver", self.solver, ("highs", "cbc"))
+        one_of("--strategy", self.strategy, STRATEGIES)
+        one_of("--batchnorm", self.batchnorm, ("auto", "train", "frozen"))
+        one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
+        one_of("--order", self.order, (*ORDERS, "auto"))
         if self.home_parameters == "card" and not self.paging:
             raise InputError(
                 "--home-parameters: expected ram with --no-paging, got card; allow the SD card"
             )
-        _positive("--lr", self.lr)
-        _positive("--time-limit", self.time_limit_s)
+        positive("--lr", self.lr)
+        positive("--time-limit", self.time_limit_s)
         for option, value in (
             ("--batch", self.batch),
             ("--ram", self.ram_bytes),
             ("--deadline", self.deadline_s),
+            ("--train-last", self.train_last),
             ("--epochs", self.epochs),
             ("--samples", self.samples),
         ):
             if value is not None:
-                _positive(option, value)
+                positive(option, value)
         if (self.epochs is None) != (self.samples is None) or (
             self.epochs is not None and self.deadline_s is None
         ):
@@ -90,6 +91,11 @@ class Options:
     def summary(self) -> str:
         """The options that shape the generated files, for their headers. No paths."""
         words = [f"loss={self.loss}", f"optimizer={self.optimizer}", f"lr={self.lr:g}"]
+        words += [
+            f"{name.replace('_', '-')}={_word(value)}"
+            for name, value in self.changed().items()
+            if name not in ("loss", "optimizer")
+        ]
         words.append(f"batch={self.batch or 'as in the model'}")
         words.append(f"ram={self.ram_bytes if self.ram_bytes is not None else 'all'}")
         if self.max_write_bytes is not None:
@@ -105,18 +111,32 @@ class Options:
         words += [f"train={glob}" for glob in self.train]
         words += [f"freeze={glob}" for glob in self.freeze]
         words += [] if self.batchnorm == "auto" else [f"batchnorm={self.batchnorm}"]
+        words += [] if self.train_last is None else [f"train-last={self.train_last}"]
         words += [] if self.paging else ["no-paging"]
         words += [] if self.remat else ["no-remat"]
         words.append(f"strategy={self.strategy}")
         return " ".join(words)
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        names = ", ".join(known)
-        raise InputError(f"{option}: expected one of {names}, got '{value}'{nearest(value, known)}")
+#: the options beside the recipe that shape the graphs
+_GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm")
 
 
-def _positive(option: str, value: float) -> None:
-    if not value > 0 or value == float("inf"):
-        raise InputError(f"{option}: expected a number above 0, got {value:g}")
+def graph_options(options: Options) -> dict[str, Any]:
+    """Every option that shapes the graphs, for a file from which they can be made again."""
+    names = [field.name for field in fields(Recipe)] + list(_GRAPH)
+    return {name: getattr(options, name) for name in names}
+
+
+def options_from(kept: Mapping[str, Any], model: Path, board: str) -> Options:
+    """The options that ``graph_options`` kept, after a trip through JSON."""
+    given: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()
+    }
+    return Options(model, board, **given)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(_word(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poet_mcu.errors import Infeasible
+from poet_mcu.errors import Infeasible, InternalError
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.prepare import Prepared, prepare
 from poet_mcu.pipeline.stepplan import (
@@ -90,8 +90,11 @@ def plan(options: Options, progress: Progress = _quiet) -> Plan:
     ModelError, BoardError and InputError for bad input.
     """
     progress("reading the model")
+    prepared = prepare(options)
+    for note in prepared.notes:
+        progress(note)
     try:
-        return _best_order(prepare(options), progress)
+        return _best_order(prepared, progress)
     except PlanInfeasible:
         if options.home_parameters != "auto" or not options.paging:
             raise
@@ -150,6 +153,7 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         )
     except NoPlan as error:
         raise _explain(prepared, budget, error, progress) from error
+    check_homes(train, evaluation)
     progress("planning the baselines")
     facts = _facts(prepared, budget, train, fixed)
     facts["arena_bytes"] = max(train.placement.arena_bytes, evaluation.placement.arena_bytes)
@@ -157,6 +161,23 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         "arena_bytes": evaluation.placement.arena_bytes
     }
     return Plan(prepared, budget, train, evaluation, facts)
+
+
+def check_homes(train: StepPlan, evaluation: StepPlan) -> None:
+    """Raise InternalError unless parameters and state keep their place during an evaluation."""
+    places = [
+        [
+            (home.offset, home.nbytes)
+            for home in step.program.homes
+            if home.value in {value.id for value in step.graph.home_ram()}
+        ]
+        for step in (train, evaluation)
+    ]
+    if places[0] != places[1]:
+        raise InternalError(
+            f"plan: expected parameters and state at {places[0]} in both steps, got {places[1]} "
+            "in the evaluation; this is a bug in evaluation_graph"
+        )
 
 
 def _evaluation_settings(train: StepPlan) -> StepSettings:
@@ -239,6 +260,7 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
     facts |= {
         "model": prepared.options.model.name,
         "board": prepared.board.name,
+        "notes": list(prepared.notes),
         "strategy": options.strategy,
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,

@@ -7,6 +7,8 @@ the bytes and transfers of the card equal the predicted ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from poet_mcu.errors import InternalError
@@ -14,6 +16,7 @@ from poet_mcu.ir.graph import HOME_RAM, DType, Graph, Phase, Role
 from poet_mcu.ops.operator import Array, ints
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.interpreter import Interpreter
+from poet_mcu.sim.moment import FIRST, Moment
 from poet_mcu.sim.plain import run_plain
 
 _LR = 0.05
@@ -44,13 +47,44 @@ def _classes(graph: Graph, indices: int) -> int:
     )
 
 
-def check_program(plan: StepPlan) -> int:
-    """Raise InternalError on any difference; the interpreter's peak in arena bytes."""
+def check_program(plan: StepPlan, accumulate: int = 1) -> int:
+    """Raise InternalError on any difference; the interpreter's peak in arena bytes.
+
+    With ``accumulate`` above 1 a step that only accumulates is run before the one that updates.
+    """
     graph, feeds = plan.graph, sample_feeds(plan.graph)
     machine = Interpreter(graph, plan.program)
-    with np.errstate(all="ignore"):
-        results = machine.run(feeds, _LR)
-        expected = run_plain(graph, graph.initial, feeds, _LR)
+    state: Mapping[int, Array] = graph.initial
+    faults: list[str] = []
+    moments = (FIRST,) if accumulate == 1 else (Moment(0, update=False), FIRST)
+    for moment in moments:
+        with np.errstate(all="ignore"):
+            results = machine.run(feeds, _LR, moment)
+            expected = run_plain(graph, state, feeds, _LR, moment)
+        faults += _differences(graph, machine, results, expected)
+        kept = graph.with_role(Role.PARAMETER, Role.CONSTANT, Role.STATE)
+        state = {value.id: expected[value.id] for value in kept}
+    card, metrics, steps = machine.card, plan.metrics, len(moments)
+    for what, got, predicted in (
+        ("peak bytes", machine.peak_bytes, plan.arena_peak_bytes),
+        ("SD bytes read", card.read_bytes, metrics.sd_read_bytes * steps),
+        ("SD bytes written", card.write_bytes, metrics.sd_write_bytes * steps),
+        ("page-ins", card.reads, metrics.page_ins * steps),
+        ("page-outs", card.writes, metrics.page_outs * steps),
+    ):
+        if got != predicted:
+            faults.append(f"{what}: predicted {predicted}, interpreter counted {got}")
+    if faults:
+        raise InternalError(f"sim: program {plan.program.name}: " + "; ".join(faults))
+    return machine.peak_bytes
+
+
+def _differences(
+    graph: Graph,
+    machine: Interpreter,
+    results: Mapping[int, Array],
+    expected: Mapping[int, Array],
+) -> list[str]:
     faults = [
         f"value '{graph.values[v].name}' differs"
         for v in results
@@ -61,16 +95,4 @@ def check_program(plan: StepPlan) -> int:
         for value in graph.with_role(*HOME_RAM)
         if machine.home_value(value.id).tobytes() != expected[value.id].tobytes()
     ]
-    card, metrics = machine.card, plan.metrics
-    for what, got, predicted in (
-        ("peak bytes", machine.peak_bytes, plan.arena_peak_bytes),
-        ("SD bytes read", card.read_bytes, metrics.sd_read_bytes),
-        ("SD bytes written", card.write_bytes, metrics.sd_write_bytes),
-        ("page-ins", card.reads, metrics.page_ins),
-        ("page-outs", card.writes, metrics.page_outs),
-    ):
-        if got != predicted:
-            faults.append(f"{what}: predicted {predicted}, interpreter counted {got}")
-    if faults:
-        raise InternalError(f"sim: program {plan.program.name}: " + "; ".join(faults))
-    return machine.peak_bytes
+    return faults

@@ -30,11 +30,10 @@ class Session:
         return found[0]
 
     def train_step(self, x: Array, y: Array, lr: float | None = None) -> StepResult:
-        """One step on one batch."""
-        inputs = {
-            self._the(TensorRole.INPUT).name: x,
-            self._the(TensorRole.LABEL).name: y,
-        }
+        """One step on one batch; ``y`` goes unused where the model's output is the loss."""
+        inputs = {self._the(TensorRole.INPUT).name: x}
+        if any(t.role is TensorRole.LABEL for t in self.board.tensors()):
+            inputs[self._the(TensorRole.LABEL).name] = y
         return self.board.train_step(inputs, lr=lr)
 
     def weights(self) -> dict[str, npt.NDArray[np.generic]]:

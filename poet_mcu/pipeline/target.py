@@ -18,7 +18,7 @@ from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
 from poet_mcu.link.emulator import run_host, run_qemu
-from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
 
 
@@ -44,19 +44,7 @@ class BuildFolder:
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
         kept = self.manifest["options"]
-        return prepare(
-            Options(
-                self.path / "model.onnx",
-                self.board.name,
-                loss=kept["loss"],
-                optimizer=kept["optimizer"],
-                lr=kept["lr"],
-                batch=kept["batch"],
-                train=tuple(kept["train"]),
-                freeze=tuple(kept["freeze"]),
-                batchnorm=kept["batchnorm"],
-            )
-        )
+        return prepare(options_from(kept, self.path / "model.onnx", self.board.name))
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -146,6 +134,12 @@ def _card_copy(folder: BuildFolder) -> Iterator[Path]:
 
 
 def value_of(prepared: Prepared, role: Role) -> Value:
-    """The one input or label value of the training graph."""
+    """The one value of that role in the training graph."""
     (value,) = prepared.train.with_role(role)
     return value
+
+
+def label_of(prepared: Prepared) -> Value | None:
+    """The labels of the training graph; None when the model's output is the loss."""
+    found = prepared.train.with_role(Role.LABEL)
+    return found[0] if found else None

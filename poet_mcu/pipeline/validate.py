@@ -18,8 +18,17 @@ from poet_mcu.pipeline.plan import Progress
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.selfcheck import sample_feeds
 from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import BuildFolder, connect, connect_twin, open_folder, value_of
+from poet_mcu.pipeline.target import (
+    BuildFolder,
+    connect,
+    connect_twin,
+    label_of,
+    open_folder,
+    value_of,
+)
+from poet_mcu.sim.moment import Moment
 from poet_mcu.sim.plain import run_plain
+from poet_mcu.training.rates import lr_factor
 
 #: largest difference over largest magnitude, per tensor, against the numpy reference. numpy sums
 #: in another order than the kernels; each step adds a rounding difference of its own.
@@ -50,11 +59,12 @@ def _quiet(_: str) -> None:
 
 def batches(prepared: Prepared, data: Path | None, steps: int) -> list[tuple[Array, Array]]:
     """``steps`` batches: consecutive ones of the data from its start, else random ones."""
-    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
+    x, y = value_of(prepared, Role.INPUT), label_of(prepared)
     if data is not None:
-        return list(load_dataset(data, x.type, y.type).consecutive(steps))
+        return list(load_dataset(data, x.type, y.type if y else None).consecutive(steps))
     feeds = [sample_feeds(prepared.train, seed) for seed in range(steps)]
-    return [(feed[x.id], feed[y.id]) for feed in feeds]
+    none = np.zeros((x.shape[0], 0), np.float32)
+    return [(feed[x.id], feed[y.id] if y else none) for feed in feeds]
 
 
 def validate(
@@ -67,14 +77,16 @@ def validate(
     serial: Literal["pty", "socket"] = "pty",
     progress: Progress = _quiet,
 ) -> Validation:
-    """Train ``steps`` steps on the board (``port``) or its emulator and compare.
+    """Train ``steps`` updates on the board (``port``) or its emulator and compare.
 
+    An update is one step, or as many as the build accumulates.
     Compared: losses and weights with the same program compiled for this machine (to the bit;
     where it was built), and with the numpy reference (REFERENCE_TOLERANCE); bytes and transfers
     of the card with the plan (exactly). ``dump`` gets the board's losses and weights as npz.
     """
     build = open_folder(folder)
     prepared = build.prepared()
+    steps *= prepared.options.accumulate
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
@@ -155,14 +167,18 @@ def _bit_faults(ours: Run, twin: Run) -> list[str]:
 
 
 def _reference_difference(prepared: Prepared, ours: Run, work: list[tuple[Array, Array]]) -> float:
-    graph = prepared.train
-    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
+    graph, options = prepared.train, prepared.options
+    x, y = value_of(prepared, Role.INPUT), label_of(prepared)
     state: Mapping[int, Array] = graph.initial
     worst = 0.0
     for step, (bx, by) in enumerate(work):
-        feeds = {x.id: bx.reshape(x.shape), y.id: by.reshape(y.shape)}
+        feeds = {x.id: bx.reshape(x.shape)}
+        if y is not None:
+            feeds[y.id] = by.reshape(y.shape)
+        moment = Moment.of(step, options.accumulate)
+        lr = options.lr * lr_factor(options, moment.updates)
         with np.errstate(all="ignore"):
-            values = run_plain(graph, state, feeds, prepared.options.lr)
+            values = run_plain(graph, state, feeds, lr, moment)
         state = {i: values[i] for i in _kept(graph)}
         worst = max(worst, _relative(ours.losses[step], values[graph.outputs[0]]))
     for value in graph.with_role(Role.PARAMETER, Role.STATISTIC):
@@ -228,5 +244,5 @@ def _facts(
 
 def train_data(prepared: Prepared, path: Path) -> Dataset:
     """The data in ``path`` for the model's batches."""
-    x, y = value_of(prepared, Role.INPUT), value_of(prepared, Role.LABEL)
-    return load_dataset(path, x.type, y.type)
+    x, y = value_of(prepared, Role.INPUT), label_of(prepared)
+    return load_dataset(path, x.type, y.type if y else None)

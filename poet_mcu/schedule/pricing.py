@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -28,11 +29,29 @@ def home_bytes(graph: Graph, sizes: Mapping[int, int]) -> int:
     return sum(sizes[value.id] for value in graph.home_ram())
 
 
-def with_card_homes(graph: Graph, alignment_bytes: int) -> Graph:
-    """``graph`` with every parameter and state on the card that fills a block there."""
+def with_card_homes(
+    graph: Graph, alignment_bytes: int, stay: frozenset[str] = frozenset()
+) -> Graph:
+    """``graph`` with every parameter and state on the card that fills a block there.
+
+    Values named in ``stay`` keep their home in RAM.
+    """
     sizes = padded_sizes(graph, alignment_bytes)
-    homes = {v.id for v in graph.with_role(*HOME_RAM) if sizes[v.id] >= BLOCK_BYTES}
+    homes = {
+        v.id
+        for v in graph.with_role(*HOME_RAM)
+        if sizes[v.id] >= BLOCK_BYTES and v.name not in stay
+    }
     return replace(graph, card_homes=frozenset(homes))
+
+
+def changed_twice(graph: Graph) -> frozenset[str]:
+    """Names of the values that several nodes overwrite: accumulated gradients.
+
+    The planner lets a home on the card change once in a step, behind all its readers.
+    """
+    counts = Counter(value for node in graph.nodes for value in node.mutates)
+    return frozenset(graph.values[value].name for value, count in counts.items() if count > 1)
 
 
 def workspaces(graph: Graph) -> dict[int, int]:

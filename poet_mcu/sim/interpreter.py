@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import DType, Graph, Role
+from poet_mcu.ir.graph import DType, Graph, Phase, Role
 from poet_mcu.ir.program import Call, Instruction, Opcode, OperandKind, PageRange, Program
 from poet_mcu.ops.operator import Array
 from poet_mcu.ops.table import OPERATORS
 from poet_mcu.sim.card import FakeCard
+from poet_mcu.sim.moment import FIRST, Moment
 
 POISON = 0xFF
 
@@ -36,6 +37,7 @@ class Interpreter:
     program: Program
     card: FakeCard = field(default_factory=FakeCard)
     peak_bytes: int = 0
+    moment: Moment = FIRST
     actions: int = 0
 
     def __post_init__(self) -> None:
@@ -83,8 +85,14 @@ class Interpreter:
         self.arena[offset : offset + nbytes] = POISON
         self.valid[offset : offset + nbytes] = False
 
-    def run(self, feeds: Mapping[int, Array], lr: float = 0.0) -> dict[int, Array]:
-        """Run one step; the graph's outputs by value id. ``feeds`` are inputs and labels by id."""
+    def run(
+        self, feeds: Mapping[int, Array], lr: float = 0.0, moment: Moment = FIRST
+    ) -> dict[int, Array]:
+        """Run one step; the graph's outputs by value id. ``feeds`` are inputs and labels by id.
+
+        ``lr`` is the rate of this step, after its schedule.
+        """
+        self.moment = moment
         self.card.begin_step()
         self.live = {home.offset: home.nbytes for home in self.program.homes}
         kept = {h.offset for h in self.program.homes if h.value not in feeds}
@@ -132,15 +140,19 @@ class Interpreter:
             raise InternalError("sim: a call instruction without a call")
         node = self.graph.nodes[call.node]
         by_role = dict(zip(call.roles, call.operands, strict=True))
-        inputs = [self._input(call, i) for i in range(len(node.inputs))]
-        attrs = {**node.attrs, "lr": lr} if node.mutates else node.attrs
-        results = OPERATORS[node.op].reference(inputs, attrs)
+        skipped = node.phase is Phase.UPDATE and not self.moment.update
+        inputs = [] if skipped else [self._input(call, i) for i in range(len(node.inputs))]
         targets = [by_role[f"out{i}"] for i in range(len(node.outputs))]
         targets += [by_role[f"in{node.inputs.index(v)}"] for v in node.mutates]
         for target in targets:
             self._claim(target.offset, target.nbytes)
         scratch = by_role.get("ws")
         self._note_peak(scratch.nbytes if scratch else 0)
+        if skipped:
+            for target in targets[: len(node.outputs)]:
+                self.poison(target.offset, target.nbytes)
+            return
+        results = OPERATORS[node.op].reference(inputs, self.moment.attrs(node, lr))
         for target, result in zip(targets, results, strict=True):
             self.poison(target.offset, target.nbytes)
             self.store(target.offset, result)

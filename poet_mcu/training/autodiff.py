@@ -2,20 +2,18 @@
 
 Walks the forward nodes backwards once. A value that feeds several consumers gets the sum of their
 gradients, added as they come. No gradient is computed that no trainable parameter needs. A
-parameter's update is emitted as soon as its gradient is complete and nothing reads the old value
-any more, so that no gradient lives longer than it must.
+parameter's gradient is handed to the updates as soon as it is complete and nothing reads the old
+value any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from poet_mcu.ir.graph import Graph, Node, Phase, Role, Value
 from poet_mcu.ops.builder import GraphBuilder
 from poet_mcu.ops.table import OPERATORS
-
-Update = Callable[[GraphBuilder, Value, Value], None]
+from poet_mcu.training.updates import Updates
 
 
 @dataclass(slots=True)
@@ -24,7 +22,7 @@ class _Reverse:
 
     forward: Graph
     build: GraphBuilder
-    update: Update
+    updates: Updates
     needed: frozenset[int]
     gradients: dict[int, Value] = field(default_factory=dict)
     readers_left: dict[int, int] = field(default_factory=dict)
@@ -36,6 +34,7 @@ class _Reverse:
                 self.readers_left[root] = self.readers_left.get(root, 0) + 1
         for node in reversed(self.forward.nodes):
             self._node(node)
+        self.updates.finish()
 
     def _node(self, node: Node) -> None:
         values = self.build.values
@@ -75,9 +74,7 @@ class _Reverse:
                 gradient = self.gradients.pop(root, None)
                 if gradient is not None:
                     view = self.build.view(gradient, value.shape, f"{gradient.name}_view")
-                    self.build.phase = Phase.UPDATE
-                    self.update(self.build, value, view)
-                    self.build.phase = Phase.BACKWARD
+                    self.updates.ready(value, view)
 
 
 def depends_on_parameters(graph: Graph) -> frozenset[int]:
@@ -90,13 +87,13 @@ def depends_on_parameters(graph: Graph) -> frozenset[int]:
 
 
 def backward(
-    forward: Graph, build: GraphBuilder, seed_root: int, seed: Value, update: Update
+    forward: Graph, build: GraphBuilder, seed_root: int, seed: Value, updates: Updates
 ) -> None:
     """Append to ``build`` (which extends ``forward``) its backward pass and updates.
 
     ``seed`` is the gradient of the forward value ``seed_root``.
     """
     build.phase = Phase.BACKWARD
-    walk = _Reverse(forward, build, update, depends_on_parameters(forward))
+    walk = _Reverse(forward, build, updates, depends_on_parameters(forward))
     walk.gradients[seed_root] = seed
     walk.run()

@@ -5,67 +5,109 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import DType, Graph, Phase, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
+from poet_mcu.ops.operator import Attrs
 from poet_mcu.ops.table import OPERATORS
-from poet_mcu.training.autodiff import Update, backward, depends_on_parameters
+from poet_mcu.training.autodiff import backward, depends_on_parameters
+from poet_mcu.training.recipe import Recipe
+from poet_mcu.training.updates import Updates
+
+#: operator, its inputs, its attributes
+LossNode = tuple[str, tuple[Value, ...], Attrs]
 
 
-def _target_like(output: TensorType) -> TensorType:
-    return output
+def _labels(build: GraphBuilder, kind: TensorType) -> Value:
+    return build.value("labels", kind, Role.LABEL)
 
 
-def _class_labels(output: TensorType) -> TensorType:
-    return TensorType(output.shape[:1], DType.I32)
+def _cross_entropy(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+    labels = _labels(build, TensorType(output.shape[:1], DType.I32))
+    if not recipe.class_weights and not recipe.label_smoothing:
+        return "softmax_xent", (output, labels), {}
+    given = recipe.class_weights or (1.0,) * output.shape[-1]
+    array = np.asarray(given, np.float32)
+    weights = build.value("class_weights", TensorType(array.shape), Role.CONSTANT, "", array)
+    return "weighted_xent", (output, labels, weights), {"smoothing": recipe.label_smoothing}
 
 
-#: loss name -> (operator, type of the labels for an output type)
-LOSSES: Mapping[str, tuple[str, Callable[[TensorType], TensorType]]] = MappingProxyType(
-    {"cross-entropy": ("softmax_xent", _class_labels), "mse": ("mse", _target_like)}
+def _elementwise(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+    return recipe.loss, (output, _labels(build, output.type)), {}
+
+
+def _huber(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+    return "huber", (output, _labels(build, output.type)), {"delta": recipe.huber_delta}
+
+
+def _none(_build: GraphBuilder, output: Value, _recipe: Recipe) -> LossNode:
+    return "scalar_loss", (output,), {}
+
+
+LOSSES: Mapping[str, Callable[[GraphBuilder, Value, Recipe], LossNode]] = MappingProxyType(
+    {
+        "cross-entropy": _cross_entropy,
+        "bce": _elementwise,
+        "mse": _elementwise,
+        "l1": _elementwise,
+        "huber": _huber,
+        "none": _none,
+    }
 )
 
-
-def _sgd(build: GraphBuilder, parameter: Value, gradient: Value) -> None:
-    build.emit("sgd", (parameter, gradient), {}, f"update_{parameter.name}", parameter.origin)
-
-
-OPTIMIZERS: Mapping[str, Update] = MappingProxyType({"sgd": _sgd})
+#: a last activation that is left to the loss -> the loss that has it inside
+FUSED: Mapping[str, str] = MappingProxyType({"Softmax": "cross-entropy", "Sigmoid": "bce"})
 
 
-def training_graph(forward: Graph, loss: str, optimizer: str, *, has_softmax: bool) -> Graph:
+def training_graph(forward: Graph, recipe: Recipe, *, activation: str = "") -> Graph:
     """One training step of ``forward``, whose only output is the logits or predictions.
 
-    Raises ModelError when the loss does not fit the output or nothing is trainable.
+    ``activation`` is the ONNX name of a last node that is left to the loss, '' without one. Raises
+    ModelError when the loss does not fit the output or nothing is trainable.
     """
-    logits = forward.values[forward.outputs[0]]
-    if has_softmax and loss != "cross-entropy":
+    output = forward.values[forward.outputs[0]]
+    if activation and recipe.loss != FUSED[activation]:
         raise ModelError(
-            f"loss: expected cross-entropy after a final Softmax, got {loss}; "
-            "remove the Softmax before export or choose --loss cross-entropy"
+            f"loss: expected {FUSED[activation]} after a final {activation}, got {recipe.loss}; "
+            f"remove the {activation} before export or choose --loss {FUSED[activation]}"
         )
     if not forward.with_role(Role.PARAMETER):
         raise ModelError(
             "expected at least one trainable parameter, got none; check --train and --freeze"
         )
     needed = depends_on_parameters(forward)
-    if forward.root(logits.id) not in needed:
+    if forward.root(output.id) not in needed:
         raise ModelError("expected the output to depend on a trainable parameter, got none")
     build = GraphBuilder.extend(forward)
     build.phase = Phase.LOSS
-    operator, label_type = LOSSES[loss]
-    labels = build.value("labels", label_type(logits.type), Role.LABEL)
-    value, seed = build.emit(operator, (logits, labels), {}, "loss")
+    operator, inputs, attrs = LOSSES[recipe.loss](build, output, recipe)
+    value, seed = build.emit(operator, inputs, attrs, "loss")
     value = build.set_role(value, Role.LOSS)
-    backward(forward, build, forward.root(logits.id), seed, OPTIMIZERS[optimizer])
+    backward(forward, build, forward.root(output.id), seed, Updates(build, recipe))
     return build.finish([value])
 
 
-def evaluation_graph(forward: Graph) -> Graph:
+def training_notes(train: Graph, recipe: Recipe) -> list[str]:
+    """What a user should know of how this graph trains; sentences."""
+    running = [n for n in train.nodes if n.mutates and n.phase is Phase.FORWARD]
+    if recipe.accumulate < 2 or not running:
+        return []
+    names = ", ".join(f"'{n.origin or n.op}'" for n in running)
+    note = (
+        f"--accumulate {recipe.accumulate} is not one large batch here, {names} take statistics "
+        "of each batch by itself; freeze them (--batchnorm frozen) or raise --batch"
+    )
+    return [note]
+
+
+def evaluation_graph(forward: Graph, train: Graph) -> Graph:
     """``forward`` without the extra outputs that only a backward pass would read.
 
     Values tracked over the steps (running statistics) stand in for those of the batch, and nothing
-    updates them.
+    updates them. It has the optimizer state that ``train`` keeps in RAM too, which nothing reads:
+    it keeps its place while an evaluation runs.
     """
     read = {forward.root(v) for node in forward.nodes for v in node.inputs}
     build = GraphBuilder(forward.name)
@@ -86,6 +128,10 @@ def evaluation_graph(forward: Graph) -> Graph:
         name = forward.values[node.outputs[0]].name
         outputs = build.emit(node.op, inputs, attrs, name, node.origin)
         fresh.update(zip(node.outputs, outputs, strict=False))
+    known = {value.id for value in forward.with_role(Role.STATE)}
+    for value in train.home_ram():
+        if value.role is Role.STATE and value.id not in known:
+            build.value(value.name, value.type, value.role, value.origin)
     return build.finish([_mapped(forward, build, fresh, forward.outputs[0])])
 
 

@@ -196,6 +196,53 @@ static void losses_and_updates(void)
     free(labels);
 }
 
+/* What follows the gradient; losses run in place. */
+static void training(void)
+{
+    const poet_weighted_xent_shape rows = {pick(1, 4), pick(1, 9), 0.1F};
+    const poet_vector_shape v = {rows.n * rows.k};
+    const poet_huber_shape huber = {v.count, 0.5F};
+    const poet_momentum_shape momentum = {v.count, 0.9F, 0.1F, pick(0, 1)};
+    const poet_adam_shape adam = {v.count, 0.1F, 0.999F, 0.001F, 1e-8F, 0.1F, pick(0, 1)};
+    const poet_rmsprop_shape rmsprop = {v.count, 0.99F, 0.01F, 1e-8F, 0.1F};
+    const poet_decay_shape decay = {v.count, 0.1F};
+    const poet_accumulate_shape accumulate = {v.count, 0.5F};
+    const poet_clip_shape clip = {0.1F};
+    float *g = floats(v.count);
+    float *w = floats(v.count);
+    float *first = floats(v.count);
+    float *second = floats(v.count);
+    float *weights = floats(rows.k);
+    float *loss = floats(1);
+    int32_t *labels = malloc((size_t)rows.n * sizeof(int32_t));
+    if (labels == NULL) {
+        exit(2);
+    }
+    for (int32_t i = 0; i < rows.n; i++) {
+        labels[i] = (pick(0, 5) == 0) ? INT32_MIN : pick(0, rows.k - 1);
+    }
+    poet_bce_f32(&v, g, w, loss, g);
+    poet_l1_f32(&v, g, w, loss, g);
+    poet_huber_f32(&huber, g, w, loss, g);
+    poet_weighted_xent_f32(&rows, g, labels, weights, loss, g);
+    poet_scalar_loss_f32(loss, loss, g);
+    poet_clear_f32(&v, second);
+    poet_clear_f32(&v, first);
+    poet_accumulate_f32(&accumulate, g, first);
+    poet_square_sum_f32(&v, first, NULL, loss);
+    poet_clip_factor_f32(&clip, loss, loss);
+    poet_scale_f32(&v, first, loss, g);
+    poet_sgd_decay_f32(&decay, g, 0.1F, w);
+    poet_momentum_f32(&momentum, g, 0.1F, first, w);
+    poet_rmsprop_f32(&rmsprop, g, 0.1F, second, w);
+    poet_adam_f32(&adam, g, 0.1F, 0.1F, 0.001F, first, second, w);
+    float *all[] = {g, w, first, second, weights, loss};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        free(all[i]);
+    }
+    free(labels);
+}
+
 int main(int argc, char **argv)
 {
     const long rounds = (argc > 1) ? strtol(argv[1], NULL, 10) : 100;
@@ -204,6 +251,7 @@ int main(int argc, char **argv)
         dense();
         pooling();
         losses_and_updates();
+        training();
     }
     (void)printf("%ld rounds\n", rounds);
     return 0;

@@ -162,6 +162,14 @@ SABOTAGES = {
         appended(G, W, phase=Phase.UPDATE),
         "value 2 'w': expected no reader after its update in node 6 (momentum), got nodes [7]",
     ),
+    "backward reads what an update makes": (
+        appended(with_extra_value(G, Role.GRADIENT), len(G.values), phase=Phase.BACKWARD),
+        f"node 8 (extra): expected no operand that an update makes, got value {len(G.values)}",
+    ),
+    "an update makes an output": (
+        dataclasses.replace(with_extra_value(G, Role.GRADIENT), outputs=(LOSS, len(G.values))),
+        f"outputs: expected none that an update makes, got value {len(G.values)} 'extra'",
+    ),
     "phase goes back": (
         with_node(G, 5, phase=Phase.FORWARD),
         (

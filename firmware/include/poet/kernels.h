@@ -368,5 +368,95 @@ typedef struct {
     int32_t a_is_turned, c_is_turned;
 } poet_matmul_shape;
 void poet_matmul_f32(const poet_matmul_shape *shape, const float *a, const float *c, float *y);
+/* ---- losses: the mean, and its gradient with respect to the first argument (in place is fine).
+ * Chains over all elements in order, plain adds. */
+
+/* max(z, 0) - z t + ln(1 + e^-|z|): cross-entropy of sigmoid(z) with targets in 0..1. */
+void poet_bce_f32(const poet_vector_shape *shape, const float *z, const float *t, float *loss,
+                  float *dz);
+/* |y - t|; the gradient is 0 where they are equal. */
+void poet_l1_f32(const poet_vector_shape *shape, const float *y, const float *t, float *loss,
+                 float *dy);
+/* d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2); d = y - t. */
+typedef struct {
+    int32_t count;
+    float delta;
+} poet_huber_shape;
+void poet_huber_f32(const poet_huber_shape *shape, const float *y, const float *t, float *loss,
+                    float *dy);
+/* The output is the loss: loss = y, dy = 1. One element each. */
+void poet_scalar_loss_f32(const float *y, float *loss, float *dy);
+/* poet_softmax_xent_f32 with a weight per class and smoothed labels; divided by the sum of the
+ * labels' weights. A label out of range makes loss and all gradients NaN. */
+typedef struct {
+    int32_t n, k;
+    float smoothing;
+} poet_weighted_xent_shape;
+void poet_weighted_xent_f32(const poet_weighted_xent_shape *shape, const float *z,
+                            const int32_t *labels, const float *weights, float *loss, float *dz);
+
+/* ---- updates: element by element, the parameter and its state overwritten ---- */
+
+/* d = g + weight_decay w; w = w - lr d. */
+typedef struct {
+    int32_t count;
+    float weight_decay;
+} poet_decay_shape;
+void poet_sgd_decay_f32(const poet_decay_shape *shape, const float *g, float lr, float *w);
+/* d as above; velocity = momentum velocity + d; w = w - lr (nesterov ? d + momentum velocity :
+ * velocity). */
+typedef struct {
+    int32_t count;
+    float momentum;
+    float weight_decay;
+    int32_t nesterov;
+} poet_momentum_shape;
+void poet_momentum_f32(const poet_momentum_shape *shape, const float *g, float lr, float *velocity,
+                       float *w);
+/* mean = mean + complement1 (d - mean); square = beta2 square + complement2 d^2;
+ * w = w - lr/bias1 mean / (sqrt(square) / sqrt(bias2) + eps), with bias = 1 - beta^step.
+ * Weight decay enters d, or when decoupled shrinks w first. complement = 1 - beta. */
+typedef struct {
+    int32_t count;
+    float complement1;
+    float beta2;
+    float complement2;
+    float eps;
+    float weight_decay;
+    int32_t decoupled;
+} poet_adam_shape;
+void poet_adam_f32(const poet_adam_shape *shape, const float *g, float lr, float bias1,
+                   float bias2, float *mean, float *square, float *w);
+/* square = alpha square + complement d^2; w = w - lr d / (sqrt(square) + eps). */
+typedef struct {
+    int32_t count;
+    float alpha;
+    float complement;
+    float eps;
+    float weight_decay;
+} poet_rmsprop_shape;
+void poet_rmsprop_f32(const poet_rmsprop_shape *shape, const float *g, float lr, float *square,
+                      float *w);
+
+/* sum = sum + scale g. */
+typedef struct {
+    int32_t count;
+    float scale;
+} poet_accumulate_shape;
+void poet_accumulate_f32(const poet_accumulate_shape *shape, const float *g, float *sum);
+/* sum = 0. */
+void poet_clear_f32(const poet_vector_shape *shape, float *sum);
+
+/* total = before + sum of g^2 (before may be NULL: 0). Chain: starts at 0, elements in order. */
+void poet_square_sum_f32(const poet_vector_shape *shape, const float *g, const float *before,
+                         float *total);
+/* factor = min(1, most / (sqrt(total) + 1e-6)); may run over total. */
+typedef struct {
+    float most;
+} poet_clip_shape;
+void poet_clip_factor_f32(const poet_clip_shape *shape, const float *total, float *factor);
+/* scaled = factor g; may run in place over g. */
+void poet_scale_f32(const poet_vector_shape *shape, const float *g, const float *factor,
+                    float *scaled);
 
 #endif

@@ -10,10 +10,11 @@
 #include <stdint.h>
 
 #include "poet/page.h"
+#include "poet/rates.h"
 #include "poet/status.h"
 
 /* Version of the contract between generated files and this runtime. */
-#define POET_ABI_VERSION 1
+#define POET_ABI_VERSION 2
 
 typedef enum {
     POET_ROLE_INPUT = 0,       /* host writes it before each training step */
@@ -40,7 +41,10 @@ typedef struct {
 /* State of one run of a schedule. The straight line sets action before each action. */
 typedef struct poet_run {
     poet_page_store *pages;
-    float lr;        /* learning rate of this step */
+    float lr;        /* learning rate of this step, by the schedule */
+    float bias1;     /* 1 - beta^n of the optimizer's two means at its n-th update */
+    float bias2;
+    uint32_t update; /* 0: this step only accumulates gradients, updates are left out */
     uint32_t action; /* index of the action under way */
     /* NULL, or called after each action: for traces and for measuring. */
     void (*after_action)(struct poet_run *run);
@@ -66,6 +70,7 @@ typedef struct {
     uint32_t train_action_count;
     uint32_t eval_action_count;
     float default_lr;
+    poet_training training;
 } poet_model;
 
 /* The one model of this firmware (generated). */
@@ -76,6 +81,18 @@ extern const poet_model poet_the_model;
     do {                                       \
         (run)->action = (index);               \
         call;                                  \
+        if ((run)->after_action != NULL) {     \
+            (run)->after_action(run);          \
+        }                                      \
+    } while (0)
+
+/* A kernel that only the last of the accumulated steps runs. */
+#define POET_UPDATE(run, index, call)          \
+    do {                                       \
+        (run)->action = (index);               \
+        if ((run)->update != 0u) {             \
+            call;                              \
+        }                                      \
         if ((run)->after_action != NULL) {     \
             (run)->after_action(run);          \
         }                                      \
