@@ -154,6 +154,8 @@ def all_cases() -> list[Case]:
     cases += dense("fc256x64_n1", 1, 256, 64)
     cases += dense("fc256x64_n16", 16, 256, 64)
     cases += dense("fct256x64_n1", 1, 256, 64, 0)
+    cases += dense("mm64", 64, 64, 64)
+    cases += dense("mmt64", 64, 64, 64, 0)
     cases += vectors("v1024", 1024)
     cases += vectors("v10", 10)
     return cases

@@ -1,0 +1,153 @@
+/* Two neighbouring floats of memory as one operand. On a core with an FPU and no vectors they are
+ * one double-word load (VLDR.64: one instruction and one load slot for two numbers, which halves
+ * what a block of products spends on loads), and a multiply-add names the half it wants. gcc has
+ * no type for that, hence the instructions by name; everywhere else a pair is a plain struct and
+ * the same code computes the same bits.
+ */
+#ifndef POET_PAIR_H
+#define POET_PAIR_H
+
+#include "quad.h"
+
+#if defined(__arm__) && defined(__ARM_FP) && !POET_QUAD_IS_VECTOR
+#define POET_PAIR_IS_REGISTER 1
+typedef uint64_t poet_pair;
+#else
+#define POET_PAIR_IS_REGISTER 0
+typedef struct {
+    float lo, hi;
+} poet_pair;
+#endif
+
+/* For the "m" operands: a load or store of two floats may alias any of them. */
+typedef struct {
+    float f[2];
+} poet_two;
+
+POET_INLINE poet_pair poet_pair_load(const float *p)
+{
+#if POET_PAIR_IS_REGISTER
+    poet_pair v;
+    __asm__("vldr %P0, %1" : "=w"(v) : "Uv"(*(const poet_two *)(const void *)p));
+    return v;
+#else
+    return (poet_pair){p[0], p[1]};
+#endif
+}
+
+/* The pair at *p; *p then points behind it. */
+POET_INLINE poet_pair poet_pair_next(const float **p)
+{
+#if POET_PAIR_IS_REGISTER
+    poet_pair v;
+    __asm__("vldmia %1!, {%P0}"
+            : "=w"(v), "+r"(*p)
+            : "m"(*(const poet_two *)(const void *)*p));
+    return v;
+#else
+    const poet_pair v = {(*p)[0], (*p)[1]};
+    *p += 2;
+    return v;
+#endif
+}
+
+POET_INLINE void poet_pair_store(float lo, float hi, float *p)
+{
+    p[0] = lo;
+    p[1] = hi;
+}
+
+#if POET_PAIR_IS_REGISTER
+#if POET_FMA_FUSED
+#define POET_PAIR_FMA(a, b) \
+    __asm__("vfma.f32 %0, " a ", " b : "+t"(sum) : "w"(v), "w"(f))
+#define POET_PAIR_FMA_ONE(a) __asm__("vfma.f32 %0, " a ", %2" : "+t"(sum) : "w"(v), "t"(f))
+#else
+#define POET_PAIR_FMA(a, b)                                        \
+    do {                                                           \
+        float product;                                             \
+        __asm__("vmul.f32 %0, " a ", " b : "=t"(product) : "w"(v), "w"(f)); \
+        sum = product + sum;                                       \
+    } while (0)
+#define POET_PAIR_FMA_ONE(a)                                       \
+    do {                                                           \
+        float product;                                             \
+        __asm__("vmul.f32 %0, " a ", %2" : "=t"(product) : "w"(v), "t"(f)); \
+        sum = product + sum;                                       \
+    } while (0)
+#endif
+#endif
+
+/* sum + v[at] * f[by]; at and by are constants 0 or 1. */
+POET_INLINE float poet_pair_fma(poet_pair v, int at, poet_pair f, int by, float sum)
+{
+#if POET_PAIR_IS_REGISTER
+    if ((at != 0) && (by != 0)) {
+        POET_PAIR_FMA("%p1", "%p2");
+    } else if (at != 0) {
+        POET_PAIR_FMA("%p1", "%2");
+    } else if (by != 0) {
+        POET_PAIR_FMA("%1", "%p2");
+    } else {
+        POET_PAIR_FMA("%1", "%2");
+    }
+    return sum;
+#else
+    return POET_FMA((at != 0) ? v.hi : v.lo, (by != 0) ? f.hi : f.lo, sum);
+#endif
+}
+
+/* sum + v[at] * f. */
+POET_INLINE float poet_pair_fma_one(poet_pair v, int at, float f, float sum)
+{
+#if POET_PAIR_IS_REGISTER
+    if (at != 0) {
+        POET_PAIR_FMA_ONE("%p1");
+    } else {
+        POET_PAIR_FMA_ONE("%1");
+    }
+    return sum;
+#else
+    return POET_FMA((at != 0) ? v.hi : v.lo, f, sum);
+#endif
+}
+
+/* The same number of the pair in a register of its own. */
+POET_INLINE float poet_pair_half(poet_pair v, int at)
+{
+#if POET_PAIR_IS_REGISTER
+    float half;
+    if (at != 0) {
+        __asm__("vmov.f32 %0, %p1" : "=t"(half) : "w"(v));
+    } else {
+        __asm__("vmov.f32 %0, %1" : "=t"(half) : "w"(v));
+    }
+    return half;
+#else
+    return (at != 0) ? v.hi : v.lo;
+#endif
+}
+
+#if !POET_QUAD_IS_VECTOR
+/* Four chains fed from two pairs of neighbouring operands by one factor. */
+POET_INLINE poet_quad poet_quad_fma_two(poet_pair v01, poet_pair v23, poet_pair f, int by,
+                                        poet_quad sum)
+{
+    sum.a = poet_pair_fma(v01, 0, f, by, sum.a);
+    sum.b = poet_pair_fma(v01, 1, f, by, sum.b);
+    sum.c = poet_pair_fma(v23, 0, f, by, sum.c);
+    sum.d = poet_pair_fma(v23, 1, f, by, sum.d);
+    return sum;
+}
+
+POET_INLINE poet_quad poet_quad_fma_two_one(poet_pair v01, poet_pair v23, float f, poet_quad sum)
+{
+    sum.a = poet_pair_fma_one(v01, 0, f, sum.a);
+    sum.b = poet_pair_fma_one(v01, 1, f, sum.b);
+    sum.c = poet_pair_fma_one(v23, 0, f, sum.c);
+    sum.d = poet_pair_fma_one(v23, 1, f, sum.d);
+    return sum;
+}
+#endif
+
+#endif
