@@ -3,26 +3,34 @@
 #include "poet/kernels.h"
 #include "product.h"
 
-/* One term: an outer product, whose cost is its stores. out_column must be 1. */
-static void multiply_one_term(const poet_product *p)
+/* What a chain starts at whose first product is to stay as it is: -0 + p is p, also where p is -0. */
+static const float nothing = -0.0F;
+
+/* One sample: dw is an outer product, out[i, j] = left[i] * right[j], at the price of its stores. */
+static void outer_product(int32_t rows, int32_t columns, const float *left, const float *right,
+                          float *out)
 {
-    for (int32_t i = 0; i < p->rows; i++) {
-        const float factor = p->left[i * p->left_row];
-        const float *right = p->right;
-        float *out = p->out + i * p->out_row;
-        int32_t left = p->columns;
-        for (; left >= 4; left -= 4) {
-            const poet_pair r01 = poet_pair_load(right);
-            const poet_pair r23 = poet_pair_load(right + 2);
-            out[0] = poet_pair_fma_one(r01, 0, factor, 0.0F);
-            out[1] = poet_pair_fma_one(r01, 1, factor, 0.0F);
-            out[2] = poet_pair_fma_one(r23, 0, factor, 0.0F);
-            out[3] = poet_pair_fma_one(r23, 1, factor, 0.0F);
-            right += 4;
+    for (int32_t i = 0; i < rows; i++) {
+        const float factor = left[i];
+        const float *from = right;
+        int32_t rest = columns;
+#if POET_QUAD_IS_VECTOR
+        for (; rest >= 4; rest -= 4) {
+            vst1q_f32(out, vmulq_n_f32(vld1q_f32(from), factor));
+            from += 4;
             out += 4;
         }
-        for (; left > 0; left--) {
-            *out++ = POET_FMA(factor, *right++, 0.0F);
+#endif
+        for (; rest >= 8; rest -= 8) {
+            poet_pair_store(poet_pair_scale(poet_pair_load(from), factor), out);
+            poet_pair_store(poet_pair_scale(poet_pair_load(from + 2), factor), out + 2);
+            poet_pair_store(poet_pair_scale(poet_pair_load(from + 4), factor), out + 4);
+            poet_pair_store(poet_pair_scale(poet_pair_load(from + 6), factor), out + 6);
+            from += 8;
+            out += 8;
+        }
+        for (; rest > 0; rest--) {
+            *out++ = factor * *from++;
         }
     }
 }
@@ -76,32 +84,23 @@ void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const f
 {
     const poet_dense_shape *s = shape;
     const int by_output = (s->w_rows_are_outputs != 0);
-    const poet_product p = {.rows = s->m,
-                       .columns = s->k,
-                       .terms = s->n,
-                       .left_row = 1,
-                       .left_term = s->m,
-                       .right_row = 1,
-                       .right_term = s->k,
-                       .out_row = (by_output != 0) ? s->k : 1,
-                       .out_column = (by_output != 0) ? 1 : s->m,
-                       .left = dy,
-                       .right = x,
-                       .start = 0,
-                       .out = dw};
-    if (s->n > 1) {
-        poet_multiply(&p);
-    } else if (by_output != 0) {
-        multiply_one_term(&p);
-    } else {
-        const poet_product transposed = {.rows = s->k,
-                                         .columns = s->m,
-                                         .terms = 1,
-                                         .left_row = 1,
-                                         .out_row = s->m,
-                                         .left = x,
-                                         .right = dy,
-                                         .out = dw};
-        multiply_one_term(&transposed);
+    if (s->n == 1) {
+        outer_product((by_output != 0) ? s->m : s->k, (by_output != 0) ? s->k : s->m,
+                      (by_output != 0) ? dy : x, (by_output != 0) ? x : dy, dw);
+        return;
     }
+    const poet_product p = {.rows = s->m,
+                            .columns = s->k,
+                            .terms = s->n,
+                            .left_row = 1,
+                            .left_term = s->m,
+                            .right_row = 1,
+                            .right_term = s->k,
+                            .out_row = (by_output != 0) ? s->k : 1,
+                            .out_column = (by_output != 0) ? 1 : s->m,
+                            .left = dy,
+                            .right = x,
+                            .start = &nothing,
+                            .out = dw};
+    poet_multiply(&p);
 }

@@ -19,10 +19,10 @@ typedef struct {
 } poet_pair;
 #endif
 
-/* For the "m" operands: a load or store of two floats may alias any of them. */
-typedef struct {
-    float f[2];
-} poet_two;
+#if POET_PAIR_IS_REGISTER
+/* Two floats as the memory operand of an instruction: word-aligned, of any type. */
+typedef uint64_t poet_two __attribute__((may_alias, aligned(4)));
+#endif
 
 POET_INLINE poet_pair poet_pair_load(const float *p)
 {
@@ -51,10 +51,41 @@ POET_INLINE poet_pair poet_pair_next(const float **p)
 #endif
 }
 
-POET_INLINE void poet_pair_store(float lo, float hi, float *p)
+POET_INLINE void poet_pair_store(poet_pair v, float *p)
 {
-    p[0] = lo;
-    p[1] = hi;
+#if POET_PAIR_IS_REGISTER
+    __asm__("vstr %P1, %0" : "=Uv"(*(poet_two *)(void *)p) : "w"(v));
+#else
+    p[0] = v.lo;
+    p[1] = v.hi;
+#endif
+}
+
+/* Both numbers of v times f. */
+POET_INLINE poet_pair poet_pair_scale(poet_pair v, float f)
+{
+#if POET_PAIR_IS_REGISTER
+    poet_pair y;
+    __asm__("vmul.f32 %0, %1, %2\n\tvmul.f32 %p0, %p1, %2" : "=&w"(y) : "w"(v), "t"(f));
+    return y;
+#else
+    return (poet_pair){v.lo * f, v.hi * f};
+#endif
+}
+
+/* sum + v * f, number by number. */
+POET_INLINE poet_pair poet_pair_fma_both(poet_pair v, float f, poet_pair sum)
+{
+#if POET_PAIR_IS_REGISTER && POET_FMA_FUSED
+    __asm__("vfma.f32 %0, %1, %2\n\tvfma.f32 %p0, %p1, %2" : "+w"(sum) : "w"(v), "t"(f));
+    return sum;
+#elif POET_PAIR_IS_REGISTER
+    const poet_pair y = poet_pair_scale(v, f);
+    __asm__("vadd.f32 %0, %1, %0\n\tvadd.f32 %p0, %p1, %p0" : "+w"(sum) : "w"(y));
+    return sum;
+#else
+    return (poet_pair){POET_FMA(v.lo, f, sum.lo), POET_FMA(v.hi, f, sum.hi)};
+#endif
 }
 
 #if POET_PAIR_IS_REGISTER

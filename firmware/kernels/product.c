@@ -126,7 +126,9 @@ static product_function *const *blocks_for(const poet_product *p)
         return adjacent;
     }
     return ((p->left_term == 1) && (p->right_term == 1)) ? terms_terms : any;
-#elif !POET_SOFT_FLOAT
+#elif POET_SOFT_FLOAT
+    (void)p;
+#else
     if ((p->left_term == 1) && (p->right_term == 1)) {
         return terms_terms;
     }
