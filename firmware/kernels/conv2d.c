@@ -62,8 +62,9 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw)
 {
-    const int32_t channels = shape->c / shape->groups;
-    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1) && (channels < 4)) {
+    const int few = (shape->c / shape->groups < 4);
+    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1)
+        && (few || (shape->stride_w == 2))) {
         weights_by_rows(shape, x, dy, dw);
     } else {
         weights_by_taps(shape, x, dy, dw);

@@ -2,37 +2,8 @@
 #ifndef POET_PRODUCT_PAIRS_H
 #define POET_PRODUCT_PAIRS_H
 
-#include "blocks.h"
-#include "pair.h"
 #include "product.h"
-
-/* One term of a block whose four lanes are four pairs along the terms. */
-POET_INLINE poet_quad across(const poet_pair v[4], int at, poet_pair f, poet_quad sum)
-{
-    sum.a = poet_pair_fma(v[0], at, f, at, sum.a);
-    sum.b = poet_pair_fma(v[1], at, f, at, sum.b);
-    sum.c = poet_pair_fma(v[2], at, f, at, sum.c);
-    sum.d = poet_pair_fma(v[3], at, f, at, sum.d);
-    return sum;
-}
-
-POET_INLINE void terms_terms_step(poet_block *acc, poet_rows *right, poet_rows *left, int rows)
-{
-    const poet_pair v[4] = {poet_pair_next(&right->p0), poet_pair_next(&right->p1),
-                            poet_pair_next(&right->p2), poet_pair_next(&right->p3)};
-    poet_pair f = poet_pair_next(&left->p0);
-    acc->r0 = across(v, 1, f, across(v, 0, f, acc->r0));
-    if (rows >= 2) {
-        f = poet_pair_next(&left->p1);
-        acc->r1 = across(v, 1, f, across(v, 0, f, acc->r1));
-    }
-    if (rows == 4) {
-        f = poet_pair_next(&left->p2);
-        acc->r2 = across(v, 1, f, across(v, 0, f, acc->r2));
-        f = poet_pair_next(&left->p3);
-        acc->r3 = across(v, 1, f, across(v, 0, f, acc->r3));
-    }
-}
+#include "terms_pairs.h"
 
 /* The terms are neighbours in both operands. */
 POET_INLINE void block_terms_terms(const poet_product *p, int32_t i, int32_t j, int rows)
@@ -42,21 +13,7 @@ POET_INLINE void block_terms_terms(const poet_product *p, int32_t i, int32_t j, 
     poet_rows right = {r, r + step, r + 2 * step, r + 3 * step};
     poet_rows left = left_rows(p, i, rows);
     poet_block acc = block_start(p, i, j, rows);
-    int32_t terms = p->terms;
-    for (; (rows == 1) && (terms >= 4); terms -= 4) {
-        terms_terms_step(&acc, &right, &left, rows);
-        terms_terms_step(&acc, &right, &left, rows);
-    }
-    for (; terms >= 2; terms -= 2) {
-        terms_terms_step(&acc, &right, &left, rows);
-    }
-    if (terms > 0) {
-        const poet_quad v = {*right.p0, *right.p1, *right.p2, *right.p3};
-        acc.r0 = poet_quad_fma(v, *left.p0, acc.r0);
-        acc.r1 = (rows >= 2) ? poet_quad_fma(v, *left.p1, acc.r1) : acc.r1;
-        acc.r2 = (rows == 4) ? poet_quad_fma(v, *left.p2, acc.r2) : acc.r2;
-        acc.r3 = (rows == 4) ? poet_quad_fma(v, *left.p3, acc.r3) : acc.r3;
-    }
+    terms_terms_run(&acc, &right, &left, p->terms, rows);
     block_finish(p, &acc, i, j, rows);
 }
 
