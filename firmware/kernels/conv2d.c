@@ -2,6 +2,29 @@
 #include "conv_weights.h"
 #include "correlate.h"
 #include "poet/kernels.h"
+#include "product.h"
+
+/* 1 x 1 on every position: a matrix product, with no taps to think of. */
+static int is_pointwise(const poet_conv2d_shape *s)
+{
+    return (s->kh == 1) && (s->kw == 1) && (s->oh == s->h) && (s->ow == s->w)
+           && (s->stride_h == 1) && (s->stride_w == 1) && (s->pad_top == 0) && (s->pad_left == 0);
+}
+
+/* The product for every sample and group. */
+static void multiply_planes(const poet_conv2d_shape *s, poet_product p)
+{
+    const int32_t plane = s->h * s->w;
+    for (int32_t i = 0; i < s->n * s->groups; i++) {
+        const int32_t group = i % s->groups;
+        poet_product one = p;
+        one.left += group * (s->m / s->groups) * (s->c / s->groups);
+        one.start = (p.start != 0) ? p.start + group * p.rows : 0;
+        one.right += i * p.terms * plane;
+        one.out += i * p.rows * plane;
+        poet_multiply(&one);
+    }
+}
 
 void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const float *w,
                          const float *b, float *y)
@@ -10,6 +33,24 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
     const int32_t area = s->kh * s->kw;
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
+    if (is_pointwise(s)) {
+        const poet_product p = {.rows = outs,
+                                .columns = s->h * s->w,
+                                .terms = channels,
+                                .left_row = channels,
+                                .left_term = 1,
+                                .right_row = 1,
+                                .right_term = s->h * s->w,
+                                .out_row = s->h * s->w,
+                                .out_column = 1,
+                                .start_row = 1,
+                                .left = w,
+                                .right = x,
+                                .start = b,
+                                .out = y};
+        multiply_planes(s, p);
+        return;
+    }
     const correlation cor = {
         .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
@@ -38,6 +79,22 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
     const int32_t area = s->kh * s->kw;
     const int32_t channels = s->m / s->groups;
     const int32_t outs = s->c / s->groups;
+    if (is_pointwise(s)) {
+        const poet_product p = {.rows = outs,
+                                .columns = s->h * s->w,
+                                .terms = channels,
+                                .left_row = 1,
+                                .left_term = outs,
+                                .right_row = 1,
+                                .right_term = s->h * s->w,
+                                .out_row = s->h * s->w,
+                                .out_column = 1,
+                                .left = w,
+                                .right = dy,
+                                .out = dx};
+        multiply_planes(s, p);
+        return;
+    }
     const correlation cor = {
         .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
