@@ -1,4 +1,6 @@
 /* 2-D convolution, forward and the gradients of input, weights and bias. */
+#include "conv_halves.h"
+#include "conv_plane_weights.h"
 #include "conv_weights.h"
 #include "correlate.h"
 #include "poet/kernels.h"
@@ -51,6 +53,12 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
         multiply_planes(s, p);
         return;
     }
+#if !POET_SOFT_FLOAT
+    if (halves_fit(s)) {
+        halves_forward(s, x, w, b, y);
+        return;
+    }
+#endif
     const correlation cor = {
         .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
@@ -95,6 +103,12 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
         multiply_planes(s, p);
         return;
     }
+#if !POET_SOFT_FLOAT
+    if (halves_fit(s)) {
+        halves_back(s, dy, w, dx);
+        return;
+    }
+#endif
     const correlation cor = {
         .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
@@ -119,6 +133,12 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw)
 {
+#if !POET_SOFT_FLOAT
+    if (plane_weights_fit(shape)) {
+        weights_of_planes(shape, x, dy, dw);
+        return;
+    }
+#endif
     const int few = (shape->c / shape->groups < 4);
     if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1)
         && (few || (shape->stride_w == 2))) {

@@ -1,4 +1,4 @@
-/* Two neighbouring floats of memory as one operand. On a core with an FPU and no vectors they are
+/* Two neighbouring floats of memory as one operand. On a core with an FPU they are
  * one double-word load (VLDR.64: one instruction and one load slot for two numbers, which halves
  * what a block of products spends on loads), and a multiply-add names the half it wants. gcc has
  * no type for that, hence the instructions by name; everywhere else a pair is a plain struct and
@@ -9,7 +9,7 @@
 
 #include "quad.h"
 
-#if defined(__arm__) && defined(__ARM_FP) && !POET_QUAD_IS_VECTOR
+#if defined(__arm__) && defined(__ARM_FP)
 #define POET_PAIR_IS_REGISTER 1
 typedef uint64_t poet_pair;
 #else
