@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -19,12 +20,16 @@ from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
 from poet_mcu.pipeline.report import plan_table
+from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
+from poet_mcu.pipeline.sweep import sweep as run_sweep
 from poet_mcu.pipeline.train import TrainOptions, TrainProgress
 from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
+from poet_mcu.report.sweep_page import sweep_table
 from poet_mcu.toolchain import doctor as run_doctor
 from poet_mcu.units import format_bytes, parse_bytes, parse_seconds
 
@@ -61,6 +66,13 @@ TrainOpt = Annotated[
 FreezeOpt = Annotated[
     list[str] | None, typer.Option("--freeze", help="Do not train weights that match this glob.")
 ]
+BatchnormOpt = Annotated[
+    str,
+    typer.Option(
+        "--batchnorm",
+        help="auto, train (statistics of the batch) or frozen (the stored ones).",
+    ),
+]
 PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
 RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
 SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
@@ -93,6 +105,7 @@ def _options(
     batch: int | None,
     train: list[str] | None,
     freeze: list[str] | None,
+    batchnorm: str,
     paging: bool,
     remat: bool,
     solver: str,
@@ -110,6 +123,7 @@ def _options(
         batch=batch,
         train=tuple(train or ()),
         freeze=tuple(freeze or ()),
+        batchnorm=batchnorm,  # type: ignore[arg-type]  # checked by Options
         paging=paging,
         remat=remat,
         solver=solver,  # type: ignore[arg-type]  # checked by Options
@@ -138,23 +152,75 @@ def plan(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
     time_limit: LimitOpt = "60s",
     strategy: StrategyOpt = "optimal",
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the plan as HTML here.")
+    ] = None,
     as_json: JsonOpt = False,
 ) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
     options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, strategy,
     )  # fmt: skip
     made = run_plan(options, _note)
+    if report is not None:
+        write_report(made, report)
     if as_json:
         _emit(made.facts)
     else:
         _out.print(plan_table(made.facts))
+
+
+@app.command()
+def sweep(
+    model: ModelArg,
+    board: BoardOpt,
+    ram: Annotated[str, typer.Option("--ram", help="FIRST:LAST or sizes: 32K:256K, 32K,48K.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder of results.")],
+    points: Annotated[int, typer.Option("--points", min=1, help="Budgets in a range.")] = 12,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = os.cpu_count() or 1,
+    deadline: DeadlineOpt = None,
+    loss: LossOpt = "cross-entropy",
+    optimizer: OptimizerOpt = "sgd",
+    lr: LrOpt = 0.01,
+    batch: BatchOpt = None,
+    train: TrainOpt = None,
+    freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
+    paging: PagingOpt = True,
+    remat: RematOpt = True,
+    solver: SolverOpt = "highs",
+    time_limit: LimitOpt = "60s",
+    as_json: JsonOpt = False,
+) -> None:
+    """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
+    options = _options(
+        model, board, None, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
+        paging, remat, solver, time_limit, "optimal",
+    )  # fmt: skip
+    columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_err) as bar:
+        task = bar.add_task("sweep", total=None)
+
+        def watch(now: SweepProgress) -> None:
+            bar.update(task, completed=now.done, total=now.total)
+
+        found = run_sweep(options, parse_ram(ram, points), out, jobs, watch)
+    if as_json:
+        _emit(found.facts)
+        return
+    cells, table = sweep_table(found.rows), Table(box=None)
+    for heading in cells.headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in cells.rows:
+        table.add_row(*row)
+    _out.print(table)
 
 
 @app.command()
@@ -170,6 +236,7 @@ def build(
     batch: BatchOpt = None,
     train: TrainOpt = None,
     freeze: FreezeOpt = None,
+    batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
     solver: SolverOpt = "highs",
@@ -182,7 +249,7 @@ def build(
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
     options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze,
+        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
         paging, remat, solver, time_limit, strategy,
     )  # fmt: skip
     made = run_build(options, out, _note, dump=dump)

@@ -18,9 +18,11 @@ _ROLE = {
     Role.LABEL: "POET_ROLE_LABEL",
     Role.PARAMETER: "POET_ROLE_PARAMETER",
     Role.STATE: "POET_ROLE_STATE",
+    Role.STATISTIC: "POET_ROLE_PARAMETER",  # to the board a weight that it changes itself
     Role.CONSTANT: "POET_ROLE_CONSTANT",
     Role.LOSS: "POET_ROLE_LOSS",
 }
+_STORED = (Role.PARAMETER, Role.CONSTANT, Role.STATISTIC)
 _DTYPE = {DType.F32: "POET_F32", DType.I32: "POET_I32", DType.U8: "POET_U8"}
 
 
@@ -105,7 +107,7 @@ def tensor_name(value: Value) -> str:
 
 def _arrays(graph: Graph, names: CodeNames) -> tuple[ArrayView, ...]:
     rows = []
-    for value in graph.with_role(Role.PARAMETER, Role.CONSTANT):
+    for value in graph.with_role(*_STORED):
         array = graph.initial[value.id]
         dims = " x ".join(str(d) for d in value.shape) or "scalar"
         rows.append(
@@ -127,7 +129,7 @@ def _tensor_rows(code: CodeInput, names: CodeNames) -> tuple[TensorRow, ...]:
     homes = {home.value: home.offset for home in code.train.homes + code.train.results}
     rows = []
     for value in code.train_graph.with_role(*_ROLE):
-        kept = value.role in (Role.PARAMETER, Role.CONSTANT)
+        kept = value.role in _STORED
         initial = names.constant(tensor_name(value)) if kept else "NULL"
         data = "NULL" if value.role is Role.CONSTANT else f"U8({homes[value.id]}u)"
         rows.append(_row(value, data, initial, _ROLE[value.role]))

@@ -80,6 +80,7 @@ class Context:
     builder: GraphBuilder
     opset: int
     trainable: Callable[[str], bool]
+    batchnorm: str = "auto"
     env: dict[str, Entry] = field(default_factory=dict)
     consumers: dict[str, list[onnx.NodeProto]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)
@@ -87,6 +88,7 @@ class Context:
     weights: dict[str, Value | None] = field(default_factory=dict)
     identity_copies: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _tracked: set[str] = field(default_factory=set)
     _constants: dict[tuple[str, tuple[int, ...]], Value] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
@@ -159,6 +161,27 @@ class Context:
             )
         return known
 
+    def fixed(self, name: str, tensor: Tensor) -> Value:
+        """A constant that is no weight: no --train ever matches it (running statistics)."""
+        check_float_tensor(name, tensor.array)
+        return self._constant(name, tensor, tensor.array)
+
+    def statistic(self, name: str, tensor: Tensor) -> Value:
+        """A value that the step tracks, from ``tensor`` on; each needs a stored tensor of its own.
+
+        It is written back to the file by its name, like a trained weight.
+        """
+        check_float_tensor(name, tensor.array)
+        origin = tensor.sources[0] if tensor.sources else name
+        if tensor.change or not tensor.sources or origin in self.weights or origin in self._tracked:
+            raise ModelError(
+                f"expected running statistics stored for this node alone, got '{name}', which is "
+                "computed or used elsewhere; export again, or choose --batchnorm frozen"
+            )
+        self._tracked.add(origin)
+        kind = TensorType(tensor.array.shape)
+        return self.builder.value(origin, kind, Role.STATISTIC, origin, tensor.array)
+
     def trained(self, tensor: Tensor) -> list[str]:
         """Those stored tensors behind ``tensor`` that are trained; all are noted as weights."""
         for source in tensor.sources:
@@ -196,6 +219,29 @@ class Context:
             check_size(value.name, value.shape)
         self.env[name] = Active(outputs[0])
         return outputs[0]
+
+    def operand(self, name: str) -> Value:
+        """The value of ``name``: computed on the board, or a stored weight."""
+        found = self.entry(name)
+        return self.weight(name, found) if isinstance(found, Tensor) else self.activation(name)
+
+    def emit_as(
+        self,
+        node: onnx.NodeProto,
+        op: str,
+        inputs: Iterable[Value],
+        attrs: Mapping[str, Attr],
+        shape: tuple[int, ...],
+    ) -> None:
+        """``emit``; the node's output is the result seen under ``shape``."""
+        value = self.emit(node, op, inputs, attrs)
+        self.show(node, value, shape)
+
+    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> None:
+        """The node's output is ``value`` under ``shape``: no bytes move."""
+        name = node.output[0]
+        view = self.builder.view(value, shape, f"{name}_view")
+        self.env[name] = Active(view)
 
     def infer(self, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]) -> tuple[int, ...]:
         """Shape of the first output ``op`` would have; raises ModelError when it does not fit."""

@@ -9,7 +9,16 @@ from types import MappingProxyType
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend import lower_dense, lower_shape, lower_window
+from poet_mcu.frontend import (
+    lower_conv_transpose,
+    lower_dense,
+    lower_layout,
+    lower_matmul,
+    lower_norm,
+    lower_resize,
+    lower_shape,
+    lower_window,
+)
 from poet_mcu.frontend.context import Array, Context, Tensor
 from poet_mcu.frontend.fold import RULES, fold
 from poet_mcu.frontend.model_file import ONNX_DOMAINS
@@ -33,9 +42,9 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Conv": Lowering(lower_window.lower_conv, 22),
         "Dropout": Lowering(lower_shape.lower_dropout, 22),
         "Flatten": Lowering(lower_shape.lower_flatten, 25),
-        "Gemm": Lowering(lower_dense.lower_gemm, 13),
+        "Gemm": Lowering(lower_matmul.lower_gemm, 13),
         "Identity": Lowering(lower_shape.lower_identity, 25),
-        "MatMul": Lowering(lower_dense.lower_matmul, 13),
+        "MatMul": Lowering(lower_matmul.lower_matmul, 13),
         "MaxPool": Lowering(lower_window.lower_max_pool, 22),
         "Relu": Lowering(lower_shape.lower_relu, 14),
         "Reshape": Lowering(lower_shape.lower_reshape, 25),
@@ -44,6 +53,23 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Squeeze": Lowering(lower_shape.lower_squeeze, 25),
         "Transpose": Lowering(lower_shape.lower_transpose, 25),
         "Unsqueeze": Lowering(lower_shape.lower_unsqueeze, 25),
+        "AveragePool": Lowering(lower_window.lower_average_pool, 22),
+        "BatchNormalization": Lowering(lower_norm.lower_batch_norm, 15),
+        "Concat": Lowering(lower_layout.lower_concat, 13),
+        "ConvTranspose": Lowering(lower_conv_transpose.lower_conv_transpose, 22),
+        "DepthToSpace": Lowering(lower_layout.lower_depth_to_space, 28),
+        "Expand": Lowering(lower_layout.lower_expand, 13),
+        "GlobalAveragePool": Lowering(lower_window.lower_global_average_pool, 22),
+        "GlobalMaxPool": Lowering(lower_window.lower_global_max_pool, 22),
+        "GroupNormalization": Lowering(lower_norm.lower_group_norm, 21),
+        "InstanceNormalization": Lowering(lower_norm.lower_instance_norm, 22),
+        "LayerNormalization": Lowering(lower_norm.lower_layer_norm, 17),
+        "Pad": Lowering(lower_layout.lower_pad, 25),
+        "Resize": Lowering(lower_resize.lower_resize, 19),
+        "Slice": Lowering(lower_layout.lower_slice, 13),
+        "SpaceToDepth": Lowering(lower_layout.lower_space_to_depth, 28),
+        "Split": Lowering(lower_layout.lower_split, 18),
+        "Upsample": Lowering(lower_resize.lower_resize, 10),
     }
 )
 
@@ -52,14 +78,9 @@ _KEEPS_TENSOR = frozenset({"Identity", "Squeeze", "Transpose", "Unsqueeze"})
 # What may turn tensors known at build time into another one.
 STATIC_OPS = frozenset(RULES) | {"Constant", "Flatten", "Reshape"}
 
-_FOLD_BN = "export in evaluation mode with constant folding, which merges it into the convolution"
 _ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        "AveragePool": "use MaxPool or a strided Conv",
-        "BatchNormalization": _FOLD_BN,
         "Clip": "use Relu (Relu6 is a Clip)",
-        "ConvTranspose": "build the network without transposed convolutions",
-        "GlobalAveragePool": "use Flatten and a Gemm, or MaxPool over the whole plane",
         "LogSoftmax": "export the logits (the loss has the softmax inside) or end in Softmax",
         "QuantizeLinear": "export the float model: training needs float32",
         "DequantizeLinear": "export the float model: training needs float32",

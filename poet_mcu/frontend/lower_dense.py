@@ -9,6 +9,7 @@ import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Active, Context, Pending, Tensor, attribute, reshaped
+from poet_mcu.frontend.lower_layout import transposed
 from poet_mcu.ir.graph import Value
 
 
@@ -41,12 +42,7 @@ def _gemm_input(ctx: Context, node: onnx.NodeProto) -> Value:
         raise ModelError(f"expected A with 2 dimensions, got {list(x.shape)}; add a Flatten")
     if not attribute(node, "transA", 0):
         return x
-    if 1 not in x.shape:
-        raise ModelError(
-            f"expected transA=0, got 1 with A of shape {list(x.shape)}; transpose before export"
-        )
-    # With one row or one column the transpose has the same bytes.
-    return ctx.builder.view(x, x.shape[::-1], f"{node.output[0]}_a")
+    return transposed(ctx, node, x, (1, 0), f"{node.output[0]}_a")
 
 
 def lower_matmul(ctx: Context, node: onnx.NodeProto) -> None:
@@ -173,7 +169,7 @@ def _pending_bias(ctx: Context, pending: Pending, tensor: Tensor, name: str) -> 
         return _bias(ctx, name, tensor, pending.channels, pending.out_shape)
     if tensor.array.size == 1:
         return _bias(ctx, name, tensor, pending.channels, pending.out_shape)
-    if _pads_to(shape, (1, pending.channels, 1, 1)):
+    if _pads_to(shape, (1, pending.channels, *(1,) * (len(pending.out_shape) - 2))):
         return _bias(
             ctx, name, reshaped(tensor, (pending.channels,)), pending.channels, pending.out_shape
         )

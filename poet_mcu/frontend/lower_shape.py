@@ -19,6 +19,7 @@ from poet_mcu.frontend.context import (
     type_name,
 )
 from poet_mcu.frontend.fold import axes_of, fold
+from poet_mcu.frontend.lower_layout import transposed
 
 
 def _reshape_to(ctx: Context, node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
@@ -102,7 +103,7 @@ def _axis(axis: int, rank: int, name: str) -> int:
 
 
 def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
-    """Transpose of a stored tensor is folded (2-D is remembered); of an activation a view."""
+    """Transpose of a stored tensor is folded (2-D is remembered); of an activation emitted."""
     found = ctx.entry(node.input[0])
     if isinstance(found, Tensor):
         array = fold(node, [found.array], ctx.opset)
@@ -116,13 +117,7 @@ def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
     perm = tuple(attribute(node, "perm", tuple(range(rank))[::-1]))
     if sorted(perm) != list(range(rank)):
         raise ModelError(f"expected perm to order {rank} axes, got {list(perm)}; export again")
-    moved = [axis for axis in perm if value.shape[axis] != 1]
-    if moved != sorted(moved):
-        raise ModelError(
-            f"expected a Transpose that moves no elements, got perm {list(perm)} on "
-            f"{list(value.shape)}; export in NCHW layout"
-        )
-    _reshape_to(ctx, node, tuple(value.shape[axis] for axis in perm))
+    ctx.env[node.output[0]] = Active(transposed(ctx, node, value, perm))
 
 
 def lower_identity(ctx: Context, node: onnx.NodeProto) -> None:

@@ -57,14 +57,21 @@ class ImportedModel:
     has_softmax: bool
 
 
-def load_model(path: Path, batch: int | None, trainable: Callable[[str], bool]) -> ImportedModel:
+def load_model(
+    path: Path,
+    batch: int | None,
+    trainable: Callable[[str], bool],
+    batchnorm: str = "auto",
+) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight. Raises ModelError that lists all problems at once.
+    name of each weight; ``batchnorm`` is 'train' (statistics of the batch), 'frozen' (the stored
+    ones) or 'auto' (train where the scale is trained and the batch has a variance). Raises
+    ModelError that lists all problems at once.
     """
     file = read_model(path)
-    walk = Walk(file, batch, trainable)
+    walk = Walk(file, batch, trainable, batchnorm=batchnorm)
     walk.run()
     raise_problems(path, walk.problems)
     return _imported(file, walk)

@@ -24,6 +24,7 @@ def inferred_shapes(
                 dim.dim_value = size
     for info in model.graph.output:
         info.type.tensor_type.ClearField("shape")
+    _close_training_mode(model)
     complaint = ""
     try:
         model = _infer(model, strict=True)
@@ -38,6 +39,18 @@ def inferred_shapes(
         for info in (*model.graph.value_info, *model.graph.output)
         if _is_static(info)
     }, complaint
+
+
+def _close_training_mode(model: onnx.ModelProto) -> None:
+    """Exporters leave BatchNormalization in training mode with one output; onnx wants three.
+
+    The first output has the same shape in both modes.
+    """
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization" and len(node.output) == 1:
+            kept = [item for item in node.attribute if item.name != "training_mode"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
 
 
 _ERRORS = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)

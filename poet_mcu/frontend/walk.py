@@ -38,12 +38,13 @@ class Walk:
         batch: int | None,
         trainable: Callable[[str], bool],
         default_batch: int | None = None,
+        batchnorm: str = "auto",
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
-        self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable)
+        self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
         self.has_softmax = False
         self.input_name = ""
         self.output_name = ""

@@ -52,12 +52,13 @@ class Role(enum.Enum):
     PARAMETER = "parameter"  # trainable: resident in RAM, initial value in flash
     CONSTANT = "constant"  # frozen parameter or folded constant: read from flash
     STATE = "state"  # optimizer state: resident in RAM, starts at zero
+    STATISTIC = "statistic"  # tracked over the steps, never trained: in RAM, start value in flash
     ACTIVATION = "activation"
     GRADIENT = "gradient"
     LOSS = "loss"
 
 
-HOME_RAM = frozenset({Role.PARAMETER, Role.STATE})
+HOME_RAM = frozenset({Role.PARAMETER, Role.STATE, Role.STATISTIC})
 HOME_FLASH = frozenset({Role.CONSTANT})
 HOST_WRITTEN = frozenset({Role.INPUT, Role.LABEL})
 
@@ -135,7 +136,7 @@ class Graph:
     """Values and nodes; ``values[i].id == i`` and ``nodes[i].id == i``.
 
     ``outputs`` are the values that must be resident when the step ends (loss, or logits).
-    ``initial`` holds the start value of every PARAMETER and CONSTANT by value id.
+    ``initial`` holds the start value of every PARAMETER, CONSTANT and STATISTIC by value id.
     """
 
     name: str

@@ -134,7 +134,7 @@ def _order_problems(graph: Graph) -> Iterator[str]:
 
 
 def _initial_problems(graph: Graph) -> Iterator[str]:
-    for value in graph.with_role(Role.PARAMETER, Role.CONSTANT):
+    for value in graph.with_role(Role.PARAMETER, Role.CONSTANT, Role.STATISTIC):
         if value.id not in graph.initial:
             yield f"{_value(value)}: expected initial data, got none"
     for value_id, data in sorted(graph.initial.items()):

@@ -15,7 +15,7 @@ _SHAPE = "poet_maxpool2d_shape"
 _SOURCE = "maxpool2d.c"
 
 
-def _positions(
+def positions(
     size: int, kernel: int, stride: int, begin: int, end: int, dil: int, ceil: int
 ) -> int:
     """Output size along one axis.
@@ -68,9 +68,7 @@ class MaxPool2d(Operator):
         if any(2 * p > k for p, k in zip(pads, kernel * 2, strict=True)):
             raise ModelError(f"expected pads of at most half the window {kernel}, got {pads}")
         out = tuple(
-            _positions(
-                shape[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil
-            )
+            positions(shape[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil)
             for i in range(2)
         )
         if min(out) < 1:

@@ -63,6 +63,14 @@ def ints(attrs: Attrs, key: str) -> tuple[int, ...]:
     raise InternalError(f"attribute {key}: expected ints, got {value!r}")
 
 
+def number(attrs: Attrs, key: str) -> float:
+    """An attribute as a float."""
+    value = attrs[key]
+    if isinstance(value, (int, float)):
+        return float(value)
+    raise InternalError(f"attribute {key}: expected a number, got {value!r}")
+
+
 def in_memory_order(
     bwd_x: Callable[[], Value | None], bwd_w: Callable[[], Value | None], x: Value, w: Value
 ) -> tuple[Value | None, Value | None]:
@@ -94,6 +102,9 @@ class Operator(ABC):
     in_place: tuple[tuple[int, int], ...] = ()
     #: indices of inputs that the node overwrites (updates)
     mutates: tuple[int, ...] = ()
+    #: (input index, input index) pairs of a node without outputs that tracks values over the steps:
+    #: an evaluation leaves the node out and reads the second value wherever the first was read
+    in_evaluation: tuple[tuple[int, int], ...] = ()
     #: what is put behind a node's name to name its outputs
     suffixes: tuple[str, ...] = ("",)
 

@@ -160,6 +160,7 @@ def _manifest(planned: Plan, code: CodeInput) -> dict[str, Any]:
             "batch": options.batch,
             "train": list(options.train),
             "freeze": list(options.freeze),
+            "batchnorm": options.batchnorm,
         },
     }
 

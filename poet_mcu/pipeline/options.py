@@ -31,6 +31,7 @@ class Options:
     batch: int | None = None
     train: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
+    batchnorm: Literal["auto", "train", "frozen"] = "auto"
     paging: bool = True
     remat: bool = True
     solver: Literal["highs", "cbc"] = "highs"
@@ -42,6 +43,7 @@ class Options:
         _one_of("--optimizer", self.optimizer, tuple(OPTIMIZERS))
         _one_of("--solver", self.solver, ("highs", "cbc"))
         _one_of("--strategy", self.strategy, STRATEGIES)
+        _one_of("--batchnorm", self.batchnorm, ("auto", "train", "frozen"))
         _positive("--lr", self.lr)
         _positive("--time-limit", self.time_limit_s)
         for option, value in (
@@ -61,6 +63,7 @@ class Options:
             words.append(f"deadline={self.deadline_s:g}s")
         words += [f"train={glob}" for glob in self.train]
         words += [f"freeze={glob}" for glob in self.freeze]
+        words += [] if self.batchnorm == "auto" else [f"batchnorm={self.batchnorm}"]
         words += [] if self.paging else ["no-paging"]
         words += [] if self.remat else ["no-remat"]
         words.append(f"strategy={self.strategy}")

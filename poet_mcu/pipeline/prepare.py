@@ -36,7 +36,7 @@ def prepare(options: Options) -> Prepared:
     board = load_board(options.board)
     names = list(weight_names(options.model))
     chosen = selector(list(options.train), list(options.freeze), names)
-    imported = load_model(options.model, options.batch, chosen.__contains__)
+    imported = load_model(options.model, options.batch, chosen.__contains__, options.batchnorm)
     try:
         train = training_graph(
             imported.graph, options.loss, options.optimizer, has_softmax=imported.has_softmax

@@ -59,9 +59,16 @@ def why(facts: dict[str, Any]) -> str:
         f"{label} alone {_alone(facts, facts['baselines'][key])}"
         for key, label in (("paging_only", "paging"), ("remat_only", "recompute"))
     )
-    does = [f"{facts['page_outs']} page-outs and {facts['page_ins']} page-ins"] if pages else []
-    does += [f"{again} recomputations"] if again else []
-    return f"the plan makes {' and '.join(does)} a step; {alone}"
+    does = []
+    if pages:
+        does += [_count(facts["page_outs"], "page-out"), _count(facts["page_ins"], "page-in")]
+    if again:
+        does.append(_count(again, "recomputation"))
+    return f"the plan makes {', '.join(does)} a step; {alone}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _alone(facts: dict[str, Any], entry: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import DType, Graph, Role
+from poet_mcu.ir.graph import HOME_RAM, DType, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.interpreter import Interpreter
@@ -51,7 +51,7 @@ def check_program(plan: StepPlan) -> int:
     ]
     faults += [
         f"parameter '{value.name}' differs after the step"
-        for value in graph.with_role(Role.PARAMETER, Role.STATE)
+        for value in graph.with_role(*HOME_RAM)
         if machine.home_value(value.id).tobytes() != expected[value.id].tobytes()
     ]
     card, metrics = machine.card, plan.metrics

@@ -27,6 +27,7 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    SolveStatus,
     free_early,
     keep_all,
     minimum_memory,
@@ -140,13 +141,13 @@ def plan_step(
     plan needs, searches between the two by halves.
     """
     alignment = board.arena.alignment_bytes
-    too_small, too_large = -1, budget.arena_bytes + 1
-    memory = budget.arena_bytes
+    too_small, too_large = -1, max(0, budget.arena_bytes) + 1
+    memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
         except NoPlan:
-            if memory == budget.arena_bytes:
+            if memory >= budget.arena_bytes:
                 raise
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
@@ -158,7 +159,43 @@ def plan_step(
         memory -= round_up(excess, alignment)
         if memory <= too_small:
             memory = round_down((too_small + too_large) // 2, alignment)
+    frugal = _frugal(graph, board, options, budget, settings)
+    if frugal is not None:
+        return _instead_of(plan, frugal)
     raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
+
+
+def _frugal(
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
+) -> StepPlan | None:
+    """The plan of least memory, if it fits where no cheaper one could be placed.
+
+    It may have fewer pages, whose states cost a few bytes each.
+    """
+    problem = make_problem(graph, board, budget.arena_bytes, settings.deadline_s)
+    smallest = minimum_memory(problem, solve_options(options))
+    plan = _placed(graph, board, problem, smallest.schedule, None, settings)
+    return plan if plan.ram_bytes <= budget.arena_bytes else None
+
+
+def _instead_of(cheaper: StepPlan, taken: StepPlan) -> StepPlan:
+    """``taken`` with the bound that was proven for the cheaper plan, which does not fit."""
+    solution = cheaper.solution
+    if solution is None:
+        return taken
+    energy = taken.metrics.energy_j
+    bound = solution.lower_bound_j
+    base = taken.problem.base_j
+    shown = replace(
+        solution,
+        status=SolveStatus.FEASIBLE,
+        schedule=taken.schedule,
+        metrics=taken.metrics,
+        objective_j=energy,
+        gap=(energy - bound) / energy,
+        overhead_gap=(energy - bound) / (bound - base) if bound > base else None,
+    )
+    return replace(taken, solution=shown)
 
 
 def least_ram(

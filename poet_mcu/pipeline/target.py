@@ -54,6 +54,7 @@ class BuildFolder:
                 batch=kept["batch"],
                 train=tuple(kept["train"]),
                 freeze=tuple(kept["freeze"]),
+                batchnorm=kept["batchnorm"],
             )
         )
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from poet_mcu.ir.graph import Graph, Role
+from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
 from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step
@@ -172,14 +172,14 @@ def _reference_difference(prepared: Prepared, ours: Run, work: list[tuple[Array,
             values = run_plain(graph, state, feeds, prepared.options.lr)
         state = {i: values[i] for i in _kept(graph)}
         worst = max(worst, _relative(ours.losses[step], values[graph.outputs[0]]))
-    for value in graph.with_role(Role.PARAMETER):
+    for value in graph.with_role(Role.PARAMETER, Role.STATISTIC):
         got = ours.weights[value.origin or value.name]
         worst = max(worst, _relative(got, state[value.id]))
     return worst
 
 
 def _kept(graph: Graph) -> list[int]:
-    return [v.id for v in graph.with_role(Role.PARAMETER, Role.CONSTANT, Role.STATE)]
+    return [v.id for v in graph.with_role(*HOME_RAM, *HOME_FLASH)]
 
 
 def _relative(got: Array | np.float32, expected: Array) -> float:

@@ -15,6 +15,7 @@ _CSS = {
     Role.PARAMETER: "param",
     Role.CONSTANT: "param",
     Role.STATE: "param",
+    Role.STATISTIC: "param",
     Role.ACTIVATION: "value",
     Role.GRADIENT: "gradient",
     Role.LOSS: "loss",

@@ -45,7 +45,7 @@ class Interpreter:
         self.homes = {home.value: home for home in self.program.homes}
         for home in self.program.homes:
             value = self.graph.values[home.value]
-            if value.role is Role.PARAMETER:
+            if value.role in (Role.PARAMETER, Role.STATISTIC):
                 self.store(home.offset, self.graph.initial[value.id])
             elif value.role is Role.STATE:
                 self.store(home.offset, np.zeros(value.shape, value.type.dtype.numpy))

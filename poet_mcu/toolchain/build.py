@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from poet_mcu.board.schema import Board
@@ -42,17 +47,39 @@ def compile_program(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="poet-mcu-") as folder:
         objects = [Path(folder) / f"{i}_{source.stem}.o" for i, source in enumerate(sources)]
-        commands = [
-            [*common, "-c", str(source), "-o", str(target)]
-            for source, target in zip(sources, objects, strict=True)
-        ]
         with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-            results = list(pool.map(_run, commands))
+            results = list(pool.map(partial(_compile, common), sources, objects))
         failed = [text for text in results if text]
         if failed:
             raise InternalError("\n".join(failed))
         _link(board, cc, objects, out, linker_script, extra_flags)
     return out
+
+
+def _compile(common: Sequence[str], source: Path, target: Path) -> str:
+    """Compile one file; '' or the message of the failure.
+
+    With the environment variable POET_MCU_OBJECT_CACHE (a folder) an object is taken from there
+    when the same compiler was given the same flags and the same preprocessed text before.
+    """
+    command = [*common, "-c", str(source), "-o", str(target)]
+    folder = os.environ.get("POET_MCU_OBJECT_CACHE")
+    if not folder:
+        return _run(command)
+    text = subprocess.run([*common, "-E", "-P", str(source)], capture_output=True, check=False)
+    flags_only = [word for word in common if not word.startswith("-I")]
+    key = hashlib.sha256("\0".join([*flags_only, source.name]).encode() + b"\0" + text.stdout)
+    kept = Path(folder) / f"{key.hexdigest()}.o"
+    if text.returncode == 0 and kept.is_file():
+        shutil.copyfile(kept, target)
+        return ""
+    failure = _run(command)
+    if not failure:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial_copy = kept.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+        shutil.copyfile(target, partial_copy)
+        partial_copy.replace(kept)
+    return failure
 
 
 def make_images(board: Board, elf: Path) -> tuple[Path, Path]:

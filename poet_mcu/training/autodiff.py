@@ -41,7 +41,7 @@ class _Reverse:
         values = self.build.values
         outputs = [values[v] for v in node.outputs]
         inputs = [values[v] for v in node.inputs]
-        if self.forward.root(outputs[0].id) in self.gradients:
+        if outputs and self.forward.root(outputs[0].id) in self.gradients:
             needs = [self.forward.root(v.id) in self.needed for v in inputs]
             if any(needs):
                 self._differentiate(node, inputs, outputs, needs)

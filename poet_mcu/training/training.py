@@ -8,6 +8,7 @@ from types import MappingProxyType
 from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import DType, Graph, Phase, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
+from poet_mcu.ops.table import OPERATORS
 from poet_mcu.training.autodiff import Update, backward, depends_on_parameters
 
 
@@ -61,17 +62,24 @@ def training_graph(forward: Graph, loss: str, optimizer: str, *, has_softmax: bo
 
 
 def evaluation_graph(forward: Graph) -> Graph:
-    """``forward`` without the extra outputs that only a backward pass would read."""
+    """``forward`` without the extra outputs that only a backward pass would read.
+
+    Values tracked over the steps (running statistics) stand in for those of the batch, and nothing
+    updates them.
+    """
     read = {forward.root(v) for node in forward.nodes for v in node.inputs}
     build = GraphBuilder(forward.name)
     fresh: dict[int, Value] = {}
     for value in forward.values:
-        source = value.role in (Role.INPUT, Role.PARAMETER, Role.CONSTANT)
+        source = value.role in (Role.INPUT, Role.PARAMETER, Role.CONSTANT, Role.STATISTIC)
         if source and value.base is None:
             initial = forward.initial.get(value.id)
             fresh[value.id] = build.value(value.name, value.type, value.role, value.origin, initial)
+    tracked = _tracked(forward)
     for node in forward.nodes:
-        inputs = [_mapped(forward, build, fresh, v) for v in node.inputs]
+        if node.mutates or (node.outputs and tracked.keys() >= set(node.outputs)):
+            continue
+        inputs = [_mapped(forward, build, fresh, tracked.get(v, v)) for v in node.inputs]
         attrs = dict(node.attrs)
         if any(v not in read for v in node.outputs[1:]):
             attrs["with_argmax"] = 0
@@ -79,6 +87,15 @@ def evaluation_graph(forward: Graph) -> Graph:
         outputs = build.emit(node.op, inputs, attrs, name, node.origin)
         fresh.update(zip(node.outputs, outputs, strict=False))
     return build.finish([_mapped(forward, build, fresh, forward.outputs[0])])
+
+
+def _tracked(forward: Graph) -> dict[int, int]:
+    """Value -> the one tracked over the steps that an evaluation reads in its place."""
+    return {
+        node.inputs[read]: node.inputs[instead]
+        for node in forward.nodes
+        for read, instead in OPERATORS[node.op].in_evaluation
+    }
 
 
 def _mapped(forward: Graph, build: GraphBuilder, fresh: dict[int, Value], value_id: int) -> Value:

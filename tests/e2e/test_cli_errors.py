@@ -108,6 +108,12 @@ def test_impossible_budget_says_what_works(run: Any, model: Path, tmp_path: Path
     assert run(*plan, facts["minimum_peak_proven_bytes"] - 8).code == 3
 
 
+@pytest.mark.parametrize("ram", ["1", "2K", "4K"])
+def test_less_than_the_runtime_needs(run: Any, model: Path, ram: str) -> None:
+    found = run("plan", model, "--board", BOARD, "--batch", 2, "--ram", ram)
+    expect(found, 3, "the smallest RAM that works is")
+
+
 def test_impossible_deadline_says_what_works(run: Any, model: Path) -> None:
     words = ("plan", model, "--board", BOARD, "--batch", 16, "--json")
     fast = run(*words, "--deadline", "1us")

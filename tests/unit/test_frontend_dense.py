@@ -91,13 +91,7 @@ def test_one_frozen_tensor_changed_in_two_ways(tmp_path):
 
 
 def test_gemm_trans_a(tmp_path):
-    with pytest.raises(
-        ModelError,
-        match=r"node 0 'first' \(Gemm\): expected transA=0, got 1 with A of shape \[5, 3\]; "
-        r"transpose before export",
-    ):
-        load(gemm((M,), transA=1), tmp_path)
-    agree(gemm((M,), transA=1, batch=1), tmp_path)
+    assert ops(agree(gemm((M,), transA=1, batch=1), tmp_path)).count("transpose") == 0
 
 
 def test_gemm_with_computed_c(tmp_path):

@@ -1,12 +1,14 @@
 """Everything that is refused says where, what and what to do; check lists all at once."""
 
 import models as m
+import numpy as np
 import onnx
 import pytest
 from models import node, refusal, weights
 from onnx import TensorProto, helper
 
 from poet_mcu.errors import InputError
+from poet_mcu.frontend.handlers import HANDLERS
 from poet_mcu.frontend.onnx_import import Problem, check_model, load_model
 
 
@@ -187,9 +189,8 @@ def test_check_lists_every_problem(tmp_path):
         "logits (the loss has the softmax inside) or end in Softmax"
     )
     assert found[0].message == (
-        "expected a supported operator, got Sigmoid; replace it before export; supported are Add, "
-        "Cast, Constant, Conv, Dropout, Flatten, Gemm, Identity, MatMul, MaxPool, Relu, Reshape, "
-        "Shape, Softmax, Squeeze, Transpose, Unsqueeze"
+        "expected a supported operator, got Sigmoid; replace it before export; supported are "
+        + ", ".join(sorted(HANDLERS))
     )
 
 
@@ -212,15 +213,12 @@ def test_problem_of_the_model_has_no_operator():
 @pytest.mark.parametrize(
     ("op", "advice"),
     [
-        ("BatchNormalization", "export in evaluation mode with constant folding"),
-        ("GlobalAveragePool", "use Flatten and a Gemm"),
-        ("ConvTranspose", "without transposed convolutions"),
+        ("QuantizeLinear", "export the float model: training needs float32"),
     ],
 )
 def test_advice(op, advice, tmp_path):
-    extra = {"BatchNormalization": " s s s s", "ConvTranspose": " w"}.get(op, "")
-    tensors = {"s": weights(2), "w": weights(2, 1, 3, 3)}
-    proto = m.model([node(op, "x" + extra, "y", "n")], [1, 2, 4, 4], tensors)
+    nodes = [node(op, "x s", "q", "n"), node("DequantizeLinear", "q s", "y")]
+    proto = m.model(nodes, [1, 2, 4, 4], {"s": np.float32(0.1)}, y=[1, 2, 4, 4])
     assert f"node 0 'n' ({op}): expected a supported operator, got {op}; " in refusal(
         proto, tmp_path
     )

@@ -23,15 +23,15 @@ def window(op="Conv", x=(1, 2, 5, 5), w=(3, 2, 3, 3), **attrs):
     ("proto", "words"),
     [
         (
-            window(x=(1, 2, 5), w=(3, 2, 3)),
+            window(x=(1, 2, 5, 5, 5), w=(3, 2, 3, 3, 3)),
             (
-                "(Conv): expected 2-D Conv on [N, C, H, W], got an input of shape [1, 2, 5]; "
-                "reshape to 4 dimensions before export"
+                "(Conv): expected 1-D or 2-D Conv on [N, C, L] or [N, C, H, W], got an input of "
+                "shape [1, 2, 5, 5, 5]; reshape before export"
             ),
         ),
         (
-            window("MaxPool", x=(1, 2, 5), kernel_shape=[2]),
-            "(MaxPool): expected 2-D MaxPool on [N, C, H, W], got an input of shape [1, 2, 5]",
+            window("MaxPool", x=(1, 2, 5), kernel_shape=[2], pads=[1, 0, 0]),
+            "(MaxPool): expected two pads of 0..32767, got [1, 0, 0]; ",
         ),
         (
             window(pads=[1, 1, -1, 0]),
@@ -85,15 +85,13 @@ def test_computed_kernel(tmp_path):
 @pytest.mark.parametrize(
     ("names", "x", "words"),
     [
-        ("x x", (3, 3), "expected a stored weight as second operand, got the computed 'x'; "),
-        ("w x", (3, 3), "expected the weight as second operand, got the constant 'w' as first; "),
-        ("x w", (3,), "expected an input with 2 or more dimensions, got [3]"),
-        ("x v", (2, 3, 3), "expected a weight of 2 dimensions, got [2, 3, 3]"),
+        ("x v", (2, 3, 2), "expected as many columns as rows, got [2, 3, 2] and [2, 3, 3]; "),
+        ("x v", (3, 3, 3), "expected shapes that broadcast, got [3] and [2]; export again"),
     ],
 )
 def test_matmul_refusals(names, x, words, tmp_path):
     tensors = {"w": weights(3, 3), "v": weights(2, 3, 3)}
-    proto = m.model([node("MatMul", names, "y", "n")], x, tensors)
+    proto = m.model([node("MatMul", names, "y", "n")], x, tensors, y=list("abc"))
     assert refusal(proto, tmp_path).startswith(f"node 0 'n' (MatMul): {words}")
 
 

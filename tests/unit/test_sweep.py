@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -217,6 +219,7 @@ def test_the_picture_shows_every_budget(done):
 # --- resuming ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_stopped_run_goes_on_where_it_was(options, done, tmp_path, jobs):
     out = tmp_path / "out"
@@ -290,6 +293,36 @@ def test_a_bad_model_is_refused_before_anything_runs(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
+def test_a_killed_run_leaves_a_file_that_goes_on(options, done, tmp_path):
+    out, script = tmp_path / "out", tmp_path / "run.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "from poet_mcu.pipeline.options import Options\n"
+        "from poet_mcu.pipeline.sweep import sweep\n"
+        "if __name__ == '__main__':\n"
+        f"    options = Options(Path(sys.argv[1]), {BOARD!r}, time_limit_s=20.0)\n"
+        f"    sweep(options, {RAM!r}, Path(sys.argv[2]), 2)\n"
+    )
+    command = [sys.executable, str(script), str(options.model), str(out)]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    running = subprocess.Popen(command, env=variables, start_new_session=True)
+    points = out / POINTS_FILE
+    until = time.monotonic() + 120
+    while time.monotonic() < until and running.poll() is None:
+        if points.is_file() and points.read_bytes().count(b"\n") >= 2:
+            break
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
+    whole = points.read_bytes().count(b"\n")
+    assert whole >= 2
+    heard = []
+    found = sweep(options, RAM, out, 1, heard.append)
+    assert sum(p.resumed for p in heard) == whole
+    assert [row["energy_j"] for row in found.rows] == [row["energy_j"] for row in done[0].rows]
+
+
 # --- workers ----------------------------------------------------------------------------------
 
 
@@ -328,8 +361,8 @@ def test_a_worker_that_dies_is_an_error_not_a_hang():
 
 
 def test_stopping_does_not_wait_for_the_others():
-    began = time.monotonic()
     running = run_all(work, [("value", 1), ("sleep", 120)], 2)
     assert next(running)[0] == 0
+    began = time.monotonic()
     running.close()
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 4.5  # asked to end, not killed after its patience

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -345,3 +346,29 @@ def test_size_report_tells_what_changed(tmp_path, capsys):
     assert module.main([str(elf)]) == 0
     assert re.search(r"arena +1000 bytes", capsys.readouterr().out)
     assert module.main([str(tmp_path / "none.elf")]) == 2
+
+
+def test_the_object_cache_follows_text_and_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("POET_MCU_OBJECT_CACHE", str(cache))
+    source, header = tmp_path / "a.c", tmp_path / "b.h"
+    source.write_text('#include "b.h"\nint main(void) { return VALUE; }\n')
+    host = load_board("host")
+
+    def exit_code(value: int, name: str) -> int:
+        header.write_text(f"#define VALUE {value}\n")
+        out = compile_program(host, [source], [tmp_path], tmp_path / name)
+        return subprocess.run([str(out)], check=False).returncode
+
+    assert exit_code(3, "one") == 3
+    assert len(list(cache.iterdir())) == 1
+    assert exit_code(3, "two") == 3
+    assert len(list(cache.iterdir())) == 1
+    assert exit_code(4, "three") == 4
+    assert len(list(cache.iterdir())) == 2
+    source.write_text("int main(void) { return broken; }\n")
+    with pytest.raises(InternalError, match="broken"):
+        exit_code(5, "four")
+    assert len(list(cache.iterdir())) == 2

@@ -94,4 +94,117 @@ void poet_mse_f32(const poet_vector_shape *shape, const float *y, const float *t
 /* w = w - lr * g, as POET_FMA(-lr, g, w). */
 void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, float *w);
 
+/* ---- layout: elements are moved, added where several meet, never computed ---- */
+
+/* A box of size[0] x ... x size[5] elements, outermost first; element i of the box is read at
+ * from + i . from_step and written at to + i . to_step (steps in floats, 0 repeats). Output
+ * elements outside the box are fill; the output has count elements. */
+typedef struct {
+    int32_t size[6], from_step[6], to_step[6];
+    int32_t from, to, count;
+    float fill;
+} poet_strided_shape;
+/* Every output element is written by the box once (transpose, slice, expand). */
+void poet_strided_copy_f32(const poet_strided_shape *shape, const float *x, float *y);
+/* Fill, then the box (pad, gradient of slice). */
+void poet_strided_place_f32(const poet_strided_shape *shape, const float *x, float *y);
+/* Chain: starts at 0; adds in the order of the box (gradient of expand). */
+void poet_strided_add_f32(const poet_strided_shape *shape, const float *x, float *y);
+
+/* y = [a | b | c | d] in each of outer rows; the sizes are floats a row, 0 with NULL. */
+typedef struct {
+    int32_t outer;
+    int32_t size[4];
+} poet_concat_shape;
+void poet_concat_f32(const poet_concat_shape *shape, const float *a, const float *b,
+                     const float *c, const float *d, float *y);
+
+/* y[plane, i, j] = x[plane, rows[i], columns[j]]. */
+typedef struct {
+    int32_t planes, h, w, oh, ow;
+} poet_resize_shape;
+void poet_resize_fwd_f32(const poet_resize_shape *shape, const float *x, const int32_t *rows,
+                         const int32_t *columns, float *y);
+/* dx. Chain: starts at 0; adds in the order of oh, ow. */
+void poet_resize_bwd_f32(const poet_resize_shape *shape, const float *dy, const int32_t *rows,
+                         const int32_t *columns, float *dx);
+
+/* ---- average pooling ---- */
+
+/* The divisor of a window is the number of its taps inside the input, or with count_pads inside
+ * the padded input (h + pad_top + pad_bottom rows). */
+typedef struct {
+    int32_t planes, h, w, oh, ow;
+    int32_t kh, kw;
+    int32_t stride_h, stride_w;
+    int32_t pad_top, pad_left, pad_bottom, pad_right;
+    int32_t dilation_h, dilation_w;
+    int32_t count_pads;
+} poet_avgpool2d_shape;
+/* Chain: starts at 0; kh, kw; then one division. A window without input gives 0. */
+void poet_avgpool2d_fwd_f32(const poet_avgpool2d_shape *shape, const float *x, float *y);
+/* dx. Chain: starts at 0; adds dy / divisor in the order of oh, ow. */
+void poet_avgpool2d_bwd_f32(const poet_avgpool2d_shape *shape, const float *dy, float *dx);
+
+/* ---- normalization ---- */
+
+/* y[n, m, p] = x[n, m, p] + b[m]; may run in place. */
+void poet_channel_add_f32(const poet_channel_sum_shape *shape, const float *x, const float *b,
+                          float *y);
+
+/* x [n, c, plane]; mean, var, scale, bias [c]. inverse deviation r = 1 / sqrt(var + eps). */
+typedef struct {
+    int32_t n, c, plane;
+    float eps;
+} poet_batchnorm_shape;
+/* Mean, then the variance over the population: m = sum / count, d = sum of (x - m) / count;
+ * mean = m + d, var = sum of (x - m)^2 / count - d * d. Chains: start at 0; n, plane. */
+void poet_batch_stats_f32(const poet_batchnorm_shape *shape, const float *x, float *mean,
+                          float *var);
+/* y = (x - mean) * (r * scale) + bias; may run in place. */
+void poet_batchnorm_fwd_f32(const poet_batchnorm_shape *shape, const float *x, const float *mean,
+                            const float *var, const float *scale, const float *bias, float *y);
+/* dscale = r * sum of (x - mean) * dy, dbias = sum of dy. Chains: start at 0; n, plane. */
+void poet_batchnorm_bwd_w_f32(const poet_batchnorm_shape *shape, const float *x, const float *dy,
+                              const float *mean, const float *var, float *dscale, float *dbias);
+/* dx through the batch's own statistics; may run over dy. */
+void poet_batchnorm_bwd_x_f32(const poet_batchnorm_shape *shape, const float *x, const float *dy,
+                              const float *mean, const float *var, const float *scale,
+                              const float *dscale, const float *dbias, float *dx);
+/* dx with given statistics: dy * (r * scale); may run over dy. */
+void poet_batchnorm_frozen_bwd_x_f32(const poet_batchnorm_shape *shape, const float *dy,
+                                     const float *var, const float *scale, float *dx);
+/* running = keep * running + take * batch; the batch's variance times correction. */
+typedef struct {
+    int32_t c;
+    float keep, take, correction;
+} poet_running_stats_shape;
+void poet_running_stats_f32(const poet_running_stats_shape *shape, const float *mean,
+                            const float *var, float *running_mean, float *running_var);
+
+/* Layer, instance and group normalization: each of rows rows of features elements by its own mean
+ * and variance. Row r's element f uses scale and bias [(r % groups) * (features / inner)
+ * + f / inner]. The backward kernels make the statistics again, so nothing is saved. */
+typedef struct {
+    int32_t rows, features, groups, inner;
+    float eps;
+} poet_rownorm_shape;
+/* Chains of mean and variance: start at 0; features. May run in place. */
+void poet_rownorm_fwd_f32(const poet_rownorm_shape *shape, const float *x, const float *scale,
+                          const float *bias, float *y);
+/* dx; may run over dy. Chains: start at 0; features. */
+void poet_rownorm_bwd_x_f32(const poet_rownorm_shape *shape, const float *x, const float *dy,
+                            const float *scale, float *dx);
+/* dscale, dbias. Chains: start at 0; rows, features. */
+void poet_rownorm_bwd_w_f32(const poet_rownorm_shape *shape, const float *x, const float *dy,
+                            float *dscale, float *dbias);
+
+/* y[b, n, m] = sum over k of a[b, n, k] * c[b, k, m]; a is stored [b, k, n] when a_is_turned, c
+ * [b, m, k] when c_is_turned. Chain: starts at 0; k. */
+typedef struct {
+    int32_t batch, n, k, m;
+    int32_t a_is_turned, c_is_turned;
+} poet_matmul_shape;
+void poet_matmul_f32(const poet_matmul_shape *shape, const float *a, const float *c, float *y);
+
 #endif

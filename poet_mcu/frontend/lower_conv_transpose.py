@@ -1,0 +1,90 @@
+"""ConvTranspose: every way ONNX has to say the output's size."""
+
+from __future__ import annotations
+
+import onnx
+
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend.context import Context, attribute
+from poet_mcu.frontend.lower_window import (
+    explicit_pads,
+    flat_kernel,
+    group_of,
+    planes,
+    stated_kernel,
+    unplane,
+    window,
+)
+from poet_mcu.ir.graph import Attr
+from poet_mcu.ops.operator import ints
+
+
+def lower_conv_transpose(ctx: Context, node: onnx.NodeProto) -> None:
+    """ConvTranspose with 1-D or 2-D kernels to conv_transpose2d, and channel_add for a bias."""
+    x, axes = planes(ctx, node)
+    w_tensor = ctx.tensor(node.input[1], "the kernel")
+    if w_tensor.array.ndim != 2 + axes:
+        found = list(w_tensor.array.shape)
+        raise ModelError(f"expected a kernel of {2 + axes} dimensions, got {found}")
+    kernel = stated_kernel(node, w_tensor.array.shape)
+    group = group_of(node)
+    attrs = _geometry(node, x.shape, kernel, axes)
+    w = flat_kernel(ctx, node, w_tensor)
+    size = ints(attrs, "y_shape")
+    attrs |= {"y_shape": (x.shape[0], w.shape[1] * group, *size), "group": group}
+    shape = unplane(ctx.infer("conv_transpose2d", (x, w), attrs), axes)
+    value = ctx.emit(node, "conv_transpose2d", (x, w), attrs)
+    if len(node.input) > 2 and node.input[2]:
+        bias = ctx.weight(node.input[2], ctx.tensor(node.input[2], "the bias"))
+        value = ctx.emit(node, "channel_add", (value, bias), {})
+    ctx.show(node, value, shape)
+
+
+def _geometry(
+    node: onnx.NodeProto, x: tuple[int, ...], kernel: tuple[int, int], axes: int
+) -> dict[str, Attr]:
+    """strides, dilations, pads, and the output's rows and columns as ``y_shape``."""
+    mode = attribute(node, "auto_pad", "NOTSET")
+    # The padding of auto_pad belongs to a convolution; here it follows from the output's size.
+    attrs = window(node, x, kernel, axes)
+    strides, dilations = ints(attrs, "strides"), ints(attrs, "dilations")
+    extra = _more(node, "output_padding", axes, 0)
+    full = [
+        strides[i] * (x[2 + i] - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1
+        for i in range(2)
+    ]
+    if attribute(node, "output_shape", ()):
+        size = list(_more(node, "output_shape", axes, 1))
+    elif mode.startswith("SAME"):
+        size = [x[2 + i] * strides[i] for i in range(2)]
+    else:
+        pads = (0, 0, 0, 0) if mode == "VALID" else explicit_pads(node, axes)
+        size = [full[i] - pads[i] - pads[2 + i] for i in range(2)]
+        return {**attrs, "pads": pads, "y_shape": tuple(size)}
+    begins, ends = [], []
+    for i in range(2):
+        begin, end = _split(full[i] - size[i], mode)
+        begins.append(begin)
+        ends.append(end)
+    return {**attrs, "pads": (*begins, *ends), "y_shape": tuple(size)}
+
+
+def _split(total: int, mode: str) -> tuple[int, int]:
+    """Padding before and after that cuts ``total`` positions off (ONNX, ConvTranspose-11)."""
+    if total < 0:
+        raise ModelError(
+            f"expected an output no larger than what the kernels reach, got {-total} positions "
+            "more; set output_padding instead of output_shape"
+        )
+    small, large = total // 2, total - total // 2
+    return (small, large) if mode == "SAME_UPPER" else (large, small)
+
+
+def _more(node: onnx.NodeProto, name: str, axes: int, neutral: int) -> tuple[int, int]:
+    found = tuple(attribute(node, name, (0,) * axes))
+    if len(found) != axes or any(item < 0 for item in found):
+        raise ModelError(
+            f"expected {'two' if axes == 2 else 'one'} {name} of 0 or more, got {list(found)}; "
+            "export the model again"
+        )
+    return (neutral, found[0]) if axes == 1 else (found[0], found[1])

@@ -1,0 +1,271 @@
+"""Operators that move elements: Concat, Split, Slice, Pad, Expand, DepthToSpace and Transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+
+from poet_mcu.errors import ModelError
+from poet_mcu.frontend.context import Active, Context, attribute
+from poet_mcu.ir.graph import Attr, Value
+from poet_mcu.ops.concat import MOST
+
+
+def axis_in(axis: int, rank: int) -> int:
+    """The axis counted from the front; raises ModelError outside -rank..rank-1."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"expected axis in {-rank}..{rank - 1}, got {axis}; export again")
+    return axis % rank
+
+
+def lower_concat(ctx: Context, node: onnx.NodeProto) -> None:
+    """Concat of activations and weights; more than four inputs in groups of four."""
+    parts = [ctx.operand(name) for name in node.input]
+    attrs = {"axis": axis_in(attribute(node, "axis", 1), len(parts[0].shape))}
+    if len(parts) == 1:
+        ctx.env[node.output[0]] = Active(parts[0])
+        return
+    while len(parts) > MOST:
+        groups = [parts[i : i + MOST] for i in range(0, len(parts), MOST)]
+        name = f"{node.output[0]}_part"
+        parts = [
+            group[0]
+            if len(group) == 1
+            else ctx.builder.emit("concat", group, attrs, name, node.name or name)[0]
+            for group in groups
+        ]
+    ctx.emit(node, "concat", parts, attrs)
+
+
+def lower_split(ctx: Context, node: onnx.NodeProto) -> None:
+    """Split into a slice for each output; sizes are an attribute before opset 13, then an input."""
+    x = ctx.activation(node.input[0])
+    axis = axis_in(attribute(node, "axis", 0), len(x.shape))
+    total = x.shape[axis]
+    sizes: Sequence[int] = attribute(node, "split", ())
+    if len(node.input) > 1 and node.input[1]:
+        sizes = ctx.ints(node.input[1], "the sizes")
+    elif not sizes:
+        count = attribute(node, "num_outputs", len(node.output))
+        chunk = -(-total // count)  # the last may be smaller since opset 18
+        sizes = [min(chunk, total - i * chunk) for i in range(count)]
+    if sum(sizes) != total or min(sizes) < 1 or len(sizes) < len(node.output):
+        raise ModelError(
+            f"expected {len(node.output)} sizes that add up to {total}, got {list(sizes)}; "
+            "export again"
+        )
+    start = 0
+    for name, size in zip(node.output, sizes, strict=False):
+        if name and (ctx.consumers.get(name) or name in ctx.outputs):
+            ranges = [(0, dim, 1) for dim in x.shape]
+            ranges[axis] = (start, size, 1)
+            ctx.env[name] = Active(_part(ctx, node, x, ranges, name))
+        start += size
+
+
+def _part(
+    ctx: Context,
+    node: onnx.NodeProto,
+    x: Value,
+    ranges: Sequence[tuple[int, int, int]],
+    name: str,
+) -> Value:
+    """The slice of x by (start, size, step) of each axis; x itself when that is all of it."""
+    if all(item == (0, dim, 1) for item, dim in zip(ranges, x.shape, strict=True)):
+        return x
+    starts, sizes, steps = (tuple(item[i] for item in ranges) for i in range(3))
+    attrs: dict[str, Attr] = {"starts": starts, "sizes": sizes, "steps": steps}
+    return ctx.builder.emit("slice", (x,), attrs, name, node.name or name)[0]
+
+
+def lower_slice(ctx: Context, node: onnx.NodeProto) -> None:
+    """Slice; starts, ends and axes are attributes before opset 10, then inputs."""
+    x = ctx.activation(node.input[0])
+    starts, ends, axes, steps = _slice_ints(ctx, node)
+    axes = axes or tuple(range(len(starts)))
+    steps = steps or (1,) * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise ModelError(
+            f"expected a start, an end and a step other than 0 for each of the axes {list(axes)}, "
+            f"got {list(starts)}, {list(ends)} and {list(steps)}; export again"
+        )
+    ranges = [(0, dim, 1) for dim in x.shape]
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        place = axis_in(axis, len(x.shape))
+        found = range(*slice(start, end, step).indices(x.shape[place]))
+        if not found:
+            raise ModelError(
+                f"expected a slice of one element or more, got {start}:{end}:{step} of "
+                f"{x.shape[place]} along axis {place}; remove it before export"
+            )
+        ranges[place] = (found[0], len(found), step if len(found) > 1 else 1)
+    ctx.env[node.output[0]] = Active(_part(ctx, node, x, ranges, node.output[0]))
+
+
+def _slice_ints(ctx: Context, node: onnx.NodeProto) -> tuple[tuple[int, ...], ...]:
+    """starts, ends, axes and steps, the last two empty where they are not given."""
+    if ctx.opset < 10:
+        found = [tuple(attribute(node, name, ())) for name in ("starts", "ends", "axes")]
+    else:
+        parts = zip(node.input[1:], ("starts", "ends", "axes", "steps"), strict=False)
+        found = [ctx.ints(name, what) if name else () for name, what in parts]
+    return (*found, *((),) * (4 - len(found)))
+
+
+def lower_pad(ctx: Context, node: onnx.NodeProto) -> None:
+    """Pad with a constant; pads are an attribute before opset 11, then an input."""
+    mode = attribute(node, "mode", "constant")
+    if mode != "constant":
+        raise ModelError(f"expected mode constant, got {mode}; export with zero padding")
+    x = ctx.activation(node.input[0])
+    rank = len(x.shape)
+    axes: Sequence[int] = range(rank)
+    if ctx.opset < 11:
+        pads, value = tuple(attribute(node, "pads", ())), float(attribute(node, "value", 0.0))
+    else:
+        pads, value = ctx.ints(node.input[1], "the pads"), 0.0
+        if len(node.input) > 2 and node.input[2]:
+            array = ctx.tensor(node.input[2], "the padding value").array
+            value = float(array.ravel()[0])
+        if len(node.input) > 3 and node.input[3]:
+            axes = [axis_in(axis, rank) for axis in ctx.ints(node.input[3], "the axes")]
+    if len(pads) != 2 * len(axes):
+        raise ModelError(
+            f"expected {2 * len(axes)} pads for {len(axes)} axes, got {len(pads)}; export again"
+        )
+    before, after = [0] * rank, [0] * rank
+    for i, axis in enumerate(axes):
+        before[axis], after[axis] = pads[i], pads[len(axes) + i]
+    _pad(ctx, node, x, before, after, value)
+
+
+def _pad(
+    ctx: Context,
+    node: onnx.NodeProto,
+    x: Value,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: float,
+) -> None:
+    """Negative pads cut off first, positive ones are placed around what is left."""
+    ranges = [
+        (max(0, -b), dim - max(0, -b) - max(0, -a), 1)
+        for dim, b, a in zip(x.shape, before, after, strict=True)
+    ]
+    if any(size < 1 for _, size, _ in ranges):
+        raise ModelError(
+            f"expected pads that leave elements of {list(x.shape)}, got {list(before)} before and "
+            f"{list(after)} after"
+        )
+    inner = _part(ctx, node, x, ranges, f"{node.output[0]}_cut")
+    starts = tuple(max(0, b) for b in before)
+    shape = tuple(
+        dim + start + max(0, a) for dim, start, a in zip(inner.shape, starts, after, strict=True)
+    )
+    if shape == inner.shape:
+        ctx.env[node.output[0]] = Active(inner)
+        return
+    attrs: dict[str, Attr] = {
+        "shape": shape,
+        "starts": starts,
+        "steps": (1,) * len(shape),
+        "value": value,
+    }
+    ctx.emit(node, "place", (inner,), attrs)
+
+
+def lower_expand(ctx: Context, node: onnx.NodeProto) -> None:
+    """Expand: both shapes broadcast against each other."""
+    x = ctx.operand(node.input[0])
+    asked = ctx.ints(node.input[1], "the shape")
+    shape = broadcast(x.shape, asked)
+    ctx.env[node.output[0]] = Active(expanded(ctx, node, x, shape))
+
+
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape; raises ModelError where there is none."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    shape = []
+    for x, y in pairs:
+        if x != y and 1 not in (x, y):
+            raise ModelError(
+                f"expected shapes that broadcast, got {list(a)} and {list(b)}; export again"
+            )
+        shape.append(y if x == 1 else x)
+    return tuple(shape)
+
+
+def expanded(ctx: Context, node: onnx.NodeProto, x: Value, shape: tuple[int, ...]) -> Value:
+    """x repeated to ``shape``, to which it broadcasts; a view where nothing is repeated."""
+    name = f"{node.output[0]}_expanded"
+    padded = (1,) * (len(shape) - len(x.shape)) + x.shape
+    view = ctx.builder.view(x, padded, f"{name}_view")
+    if padded == shape:
+        return view
+    return ctx.builder.emit("expand", (view,), {"shape": shape}, name, node.name or name)[0]
+
+
+def transposed(
+    ctx: Context, node: onnx.NodeProto, x: Value, perm: Sequence[int], name: str = ""
+) -> Value:
+    """x with its axes in the order ``perm``; a view where no element moves."""
+    shape = tuple(x.shape[axis] for axis in perm)
+    moved = [axis for axis in perm if x.shape[axis] != 1]
+    name = name or node.output[0]
+    if moved == sorted(moved):
+        return ctx.builder.view(x, shape, name)
+    return ctx.builder.emit("transpose", (x,), {"perm": tuple(perm)}, name, node.name or name)[0]
+
+
+def lower_depth_to_space(ctx: Context, node: onnx.NodeProto) -> None:
+    """DepthToSpace: channels to blocks of pixels, as a transpose between two views."""
+    x = ctx.activation(node.input[0])
+    block = _block(node, x)
+    n, c, h, w = x.shape
+    if c % block**2:
+        raise ModelError(f"expected channels divisible by {block**2}, got {c}; export again")
+    mode = attribute(node, "mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise ModelError(f"expected mode DCR or CRD, got {mode}; export again")
+    depth = c // block**2
+    first = mode == "DCR"
+    split = (n, block, block, depth, h, w) if first else (n, depth, block, block, h, w)
+    perm = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
+    _reorder(ctx, node, x, split, perm, (n, depth, h * block, w * block))
+
+
+def lower_space_to_depth(ctx: Context, node: onnx.NodeProto) -> None:
+    """SpaceToDepth: blocks of pixels to channels."""
+    x = ctx.activation(node.input[0])
+    block = _block(node, x)
+    n, c, h, w = x.shape
+    if h % block or w % block:
+        raise ModelError(f"expected planes divisible by {block}, got {h} x {w}; export again")
+    split = (n, c, h // block, block, w // block, block)
+    shape = (n, c * block**2, h // block, w // block)
+    _reorder(ctx, node, x, split, (0, 3, 5, 1, 2, 4), shape)
+
+
+def _block(node: onnx.NodeProto, x: Value) -> int:
+    block = attribute(node, "blocksize", 0)
+    if len(x.shape) != 4 or block < 1:
+        raise ModelError(
+            f"expected blocksize of 1 or more on [N, C, H, W], got {block} on {list(x.shape)}"
+        )
+    return int(block)
+
+
+def _reorder(
+    ctx: Context,
+    node: onnx.NodeProto,
+    x: Value,
+    split: tuple[int, ...],
+    perm: tuple[int, ...],
+    shape: tuple[int, ...],
+) -> None:
+    """View as ``split``, transpose, view as ``shape``."""
+    parts = ctx.builder.view(x, split, f"{node.output[0]}_blocks")
+    moved = transposed(ctx, node, parts, perm)
+    ctx.show(node, moved, shape)
