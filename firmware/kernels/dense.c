@@ -108,21 +108,21 @@ void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const f
 void poet_matmul_f32(const poet_matmul_shape *shape, const float *a, const float *c, float *y)
 {
     const poet_matmul_shape *s = shape;
-    product p = {.rows = s->n,
-                 .columns = s->m,
-                 .terms = s->k,
-                 .left_row = (s->a_is_turned != 0) ? 1 : s->k,
-                 .left_term = (s->a_is_turned != 0) ? s->n : 1,
-                 .right_row = (s->c_is_turned != 0) ? s->k : 1,
-                 .right_term = (s->c_is_turned != 0) ? 1 : s->m,
-                 .out_row = s->m,
-                 .out_column = 1,
-                 .left = a,
-                 .right = c,
-                 .start = 0,
-                 .out = y};
+    poet_product p = {.rows = s->n,
+                      .columns = s->m,
+                      .terms = s->k,
+                      .left_row = (s->a_is_turned != 0) ? 1 : s->k,
+                      .left_term = (s->a_is_turned != 0) ? s->n : 1,
+                      .right_row = (s->c_is_turned != 0) ? s->k : 1,
+                      .right_term = (s->c_is_turned != 0) ? 1 : s->m,
+                      .out_row = s->m,
+                      .out_column = 1,
+                      .left = a,
+                      .right = c,
+                      .start = 0,
+                      .out = y};
     for (int32_t left = s->batch; left > 0; left--) {
-        multiply(&p);
+        poet_multiply(&p);
         p.left += s->n * s->k;
         p.right += s->k * s->m;
         p.out += s->n * s->m;
