@@ -22,12 +22,7 @@ static void outer_product(int32_t rows, int32_t columns, const float *left, cons
         }
 #endif
         for (; rest >= 8; rest -= 8) {
-            poet_pair_store(poet_pair_scale(poet_pair_load(from), factor), out);
-            poet_pair_store(poet_pair_scale(poet_pair_load(from + 2), factor), out + 2);
-            poet_pair_store(poet_pair_scale(poet_pair_load(from + 4), factor), out + 4);
-            poet_pair_store(poet_pair_scale(poet_pair_load(from + 6), factor), out + 6);
-            from += 8;
-            out += 8;
+            poet_eight_scale(&from, factor, &out);
         }
         for (; rest > 0; rest--) {
             *out++ = factor * *from++;

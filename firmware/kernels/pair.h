@@ -159,6 +159,54 @@ POET_INLINE float poet_pair_half(poet_pair v, int at)
 #endif
 }
 
+/* Where a kernel does one thing to every number, the loads and stores are most of it: eight at a
+ * time by VLDM and VSTM need a third fewer instructions than pairs. */
+
+/* to = from * f for eight numbers; both pointers then stand behind them. */
+POET_INLINE void poet_eight_scale(const float **from, float f, float **to)
+{
+#if POET_PAIR_IS_REGISTER
+    __asm__ volatile("vldmia %0!, {d0-d3}\n\t"
+            "vmul.f32 s0, s0, %2\n\tvmul.f32 s1, s1, %2\n\t"
+            "vmul.f32 s2, s2, %2\n\tvmul.f32 s3, s3, %2\n\t"
+            "vmul.f32 s4, s4, %2\n\tvmul.f32 s5, s5, %2\n\t"
+            "vmul.f32 s6, s6, %2\n\tvmul.f32 s7, s7, %2\n\t"
+            "vstmia %1!, {d0-d3}"
+            : "+r"(*from), "+r"(*to)
+            : "t"(f)
+            : "d0", "d1", "d2", "d3", "memory");
+#else
+    for (int32_t i = 0; i < 8; i++) {
+        (*to)[i] = (*from)[i] * f;
+    }
+    *from += 8;
+    *to += 8;
+#endif
+}
+
+/* sum = sum + v * f for eight numbers; both pointers then stand behind them. */
+POET_INLINE void poet_eight_fma(const float **v, float f, float **sum)
+{
+#if POET_PAIR_IS_REGISTER && POET_FMA_FUSED
+    __asm__ volatile("vldmia %0!, {d0-d3}\n\tvldmia %1, {d4-d7}\n\t"
+            "vfma.f32 s8, s0, %2\n\tvfma.f32 s9, s1, %2\n\t"
+            "vfma.f32 s10, s2, %2\n\tvfma.f32 s11, s3, %2\n\t"
+            "vfma.f32 s12, s4, %2\n\tvfma.f32 s13, s5, %2\n\t"
+            "vfma.f32 s14, s6, %2\n\tvfma.f32 s15, s7, %2\n\t"
+            "vstmia %1!, {d4-d7}"
+            : "+r"(*v), "+r"(*sum)
+            : "t"(f)
+            : "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "memory");
+#else
+    for (int32_t i = 0; i < 8; i += 2) {
+        const poet_pair old = poet_pair_load(*sum + i);
+        poet_pair_store(poet_pair_fma_both(poet_pair_load(*v + i), f, old), *sum + i);
+    }
+    *v += 8;
+    *sum += 8;
+#endif
+}
+
 #if !POET_QUAD_IS_VECTOR
 /* Four chains fed from two pairs of neighbouring operands by one factor. */
 POET_INLINE poet_quad poet_quad_fma_two(poet_pair v01, poet_pair v23, poet_pair f, int by,

@@ -4,13 +4,6 @@
 #include "pair.h"
 #include "poet/kernels.h"
 
-#if !POET_SOFT_FLOAT && !POET_QUAD_IS_VECTOR
-POET_INLINE void update_two(const float *g, float step, float *w)
-{
-    poet_pair_store(poet_pair_fma_both(poet_pair_load(g), step, poet_pair_load(w)), w);
-}
-#endif
-
 void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, float *w)
 {
     const float step = -lr;
@@ -23,12 +16,7 @@ void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, floa
     }
 #elif !POET_SOFT_FLOAT
     for (; left >= 8; left -= 8) {
-        update_two(g, step, w);
-        update_two(g + 2, step, w + 2);
-        update_two(g + 4, step, w + 4);
-        update_two(g + 6, step, w + 6);
-        g += 8;
-        w += 8;
+        poet_eight_fma(&g, step, &w);
     }
 #endif
     for (; left > 0; left--) {
