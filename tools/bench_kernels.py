@@ -286,7 +286,7 @@ def main() -> int:
     plain: dict[str, dict[str, int]] = {}
     for core in wanted:
         results[core.name] = count(core, cases, "poet")
-        if not options.check:
+        if not options.check and not options.update:
             plain[core.name] = count(core, cases, "plain")
             print(table(core, cases, results[core.name], plain[core.name]), file=sys.stderr)
         if not options.only:
@@ -295,7 +295,8 @@ def main() -> int:
     if options.json:
         print(json.dumps({"instructions": results, "plain": plain}, indent=1))
     if options.update:
-        BASELINE.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        kept = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.is_file() else {}
+        BASELINE.write_text(json.dumps(kept | results, indent=1) + "\n", encoding="utf-8")
     if options.check:
         found = regressions(results, json.loads(BASELINE.read_text(encoding="utf-8")))
         print("\n".join(found), file=sys.stderr)

@@ -112,8 +112,7 @@ ANY_SET(any, 0, 0) /* any steps */
 #endif
 
 #if POET_QUAD_IS_VECTOR
-ANY_SET(terms_terms, 0, 1) /* terms are neighbours in both operands */
-ANY_SET(adjacent, 1, 0)    /* the rows of right are neighbours */
+#include "product_vectors.h"
 #elif !POET_SOFT_FLOAT
 #include "product_pairs.h"
 #endif
@@ -121,12 +120,7 @@ ANY_SET(adjacent, 1, 0)    /* the rows of right are neighbours */
 /* The blocks for these steps. */
 static product_function *const *blocks_for(const poet_product *p)
 {
-#if POET_QUAD_IS_VECTOR
-    if (p->right_row == 1) {
-        return adjacent;
-    }
-    return ((p->left_term == 1) && (p->right_term == 1)) ? terms_terms : any;
-#elif POET_SOFT_FLOAT
+#if POET_SOFT_FLOAT
     (void)p;
 #else
     if ((p->left_term == 1) && (p->right_term == 1)) {
