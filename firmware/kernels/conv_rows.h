@@ -9,7 +9,7 @@
 #if !POET_QUAD_IS_VECTOR
 #include "edge_pairs.h"
 #else
-#define edge_run poet_edge_run
+#include "edge_vectors.h"
 #endif
 
 /* outs (1 or 4) channels of four neighbouring positions; offsets are those of the first. */

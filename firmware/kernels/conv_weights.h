@@ -4,7 +4,9 @@
 #define POET_CONV_WEIGHTS_H
 
 #include "conv_rectangle.h"
-#if !POET_QUAD_IS_VECTOR
+#if POET_QUAD_IS_VECTOR
+#include "terms_vectors.h"
+#else
 #include "terms_pairs.h"
 #endif
 #include "poet/kernels.h"
@@ -17,30 +19,41 @@ typedef struct {
     int32_t x_plane, dy_plane, w_out, area;
 } weight_job;
 
-#if !POET_QUAD_IS_VECTOR
 /* The chains of a block over all samples and rows, where x steps by one. */
 POET_INLINE void weight_run(poet_block *acc, const poet_sum *sum, const poet_lanes *lanes,
                             poet_rows x, const poet_block_kind *kind)
 {
-    const poet_block_kind four = {.rows = 4};
     const poet_steps *xs = &sum->of[POET_X];
     const poet_steps *ds = &sum->of[POET_W];
+#if POET_QUAD_IS_VECTOR
+    poet_lanes d = *lanes;
+#else
+    const poet_block_kind four = {.rows = 4};
     poet_rows d = {lanes->p0, lanes->p1, lanes->p2, lanes->p3};
+#endif
     poet_block a = *acc;
     for (int32_t c = sum->channels; c > 0; c--) {
         int32_t left = sum->rows;
         do {
+#if POET_QUAD_IS_VECTOR
+            by_terms_run(&a, &d, &x, sum->taps, 1, kind->rows, 0);
+            d.p0 += ds->row_rest;
+#else
             terms_terms_run(&a, &d, &x, sum->taps, kind->rows);
-            poet_rows_advance(&x, xs->row_rest, kind);
             poet_rows_advance(&d, ds->row_rest, &four);
+#endif
+            poet_rows_advance(&x, xs->row_rest, kind);
             left--;
         } while (left > 0);
         poet_rows_advance(&x, xs->channel_rest, kind);
+#if POET_QUAD_IS_VECTOR
+        d.p0 += ds->channel_rest;
+#else
         poet_rows_advance(&d, ds->channel_rest, &four);
+#endif
     }
     *acc = a;
 }
-#endif
 
 /* Four m are the lanes, one, two or four c the rows. */
 POET_INLINE void weight_block(const weight_job *job, const float *x, const float *dy, float *dw,
@@ -59,15 +72,11 @@ POET_INLINE void weight_block(const weight_job *job, const float *x, const float
                             x + ((rows > 2) ? 3 * xp : 0)};
     const poet_quad zero = poet_quad_of(0.0F);
     poet_block acc = {zero, zero, zero, zero};
-#if !POET_QUAD_IS_VECTOR
     if (x_tap == 1) {
         weight_run(&acc, &job->sum, &lanes, from, &kind);
     } else {
         poet_block_run(&acc, &job->sum, lanes, from, kind);
     }
-#else
-    poet_block_run(&acc, &job->sum, lanes, from, kind);
-#endif
     const int32_t at[4] = {0, job->w_out, 2 * job->w_out, 3 * job->w_out};
     store_lanes(acc.r0, dw, at);
     if (rows >= 2) {

@@ -4,9 +4,8 @@
 #ifndef POET_PRODUCT_VECTORS_H
 #define POET_PRODUCT_VECTORS_H
 
-#include "blocks.h"
 #include "product.h"
-#include "scalars.h"
+#include "terms_vectors.h"
 
 /* Terms are neighbours in left; the columns are neighbours in right, or any. */
 POET_INLINE void block_by_terms(const poet_product *p, int32_t i, int32_t j, int rows,
@@ -16,31 +15,7 @@ POET_INLINE void block_by_terms(const poet_product *p, int32_t i, int32_t j, int
     poet_lanes right = poet_lanes_at(p->right + j * step, 0, step, 2 * step, 3 * step);
     poet_rows left = left_rows(p, i, rows);
     poet_block acc = block_start(p, i, j, rows);
-    for (int32_t terms = p->terms / 2; terms > 0; terms--) {
-        const poet_quad v = poet_lanes_load(&right, 0, adjacent);
-        right.p0 += p->right_term;
-        const poet_quad w = poet_lanes_load(&right, 0, adjacent);
-        right.p0 += p->right_term;
-        poet_scalars f = poet_scalars_next(&left.p0);
-        acc.r0 = poet_quad_fma_bits(w, f.b, poet_quad_fma_bits(v, f.a, acc.r0));
-        if (rows >= 2) {
-            f = poet_scalars_next(&left.p1);
-            acc.r1 = poet_quad_fma_bits(w, f.b, poet_quad_fma_bits(v, f.a, acc.r1));
-        }
-        if (rows == 4) {
-            f = poet_scalars_next(&left.p2);
-            acc.r2 = poet_quad_fma_bits(w, f.b, poet_quad_fma_bits(v, f.a, acc.r2));
-            f = poet_scalars_next(&left.p3);
-            acc.r3 = poet_quad_fma_bits(w, f.b, poet_quad_fma_bits(v, f.a, acc.r3));
-        }
-    }
-    if (p->terms % 2 != 0) {
-        const poet_quad v = poet_lanes_load(&right, 0, adjacent);
-        acc.r0 = poet_quad_fma(v, *left.p0, acc.r0);
-        acc.r1 = (rows >= 2) ? poet_quad_fma(v, *left.p1, acc.r1) : acc.r1;
-        acc.r2 = (rows == 4) ? poet_quad_fma(v, *left.p2, acc.r2) : acc.r2;
-        acc.r3 = (rows == 4) ? poet_quad_fma(v, *left.p3, acc.r3) : acc.r3;
-    }
+    by_terms_run(&acc, &right, &left, p->terms, p->right_term, rows, adjacent);
     block_finish(p, &acc, i, j, rows);
 }
 

@@ -23,6 +23,14 @@ POET_INLINE poet_scalars poet_scalars_next(const float **p)
     return v;
 }
 
+/* The float at *p; *p then points behind it. */
+POET_INLINE uint32_t poet_scalar_next(const float **p)
+{
+    uint32_t v;
+    __asm__("ldr %0, [%1], #4" : "=r"(v), "+r"(*p) : "m"(**p));
+    return v;
+}
+
 /* The two floats at p and those behind them. */
 POET_INLINE poet_scalars poet_scalars_at(const float *p)
 {
