@@ -76,9 +76,7 @@ def count(network: Network, zoo: Path) -> dict[str, int]:
         if not network.file:
             model = Path(scratch) / "digits.onnx"
             onnx.save(make_model(), str(model))
-        options = Options(
-            model, BOARD, batch=network.batch, loss=network.loss, strategy="keep-all"
-        )
+        options = Options(model, BOARD, batch=network.batch, loss=network.loss, strategy="keep-all")
         out = Path(scratch) / "build"
         build(options, out)
         opened = open_folder(out)
@@ -100,7 +98,9 @@ def network_rows(counts: dict[str, dict[str, int]]) -> list[str]:
 def peer_rows() -> list[str]:
     rows = ["| peer | what | instructions | MACs | per MAC |", "|---|---|---:|---:|---:|"]
     for name, what, instructions, macs in PEERS:
-        rows.append(f"| {name} | {what} | {instructions:,} | {macs:,} | {instructions / macs:.1f} |")
+        rows.append(
+            f"| {name} | {what} | {instructions:,} | {macs:,} | {instructions / macs:.1f} |"
+        )
     return rows
 
 
@@ -124,7 +124,8 @@ def page(counts: dict[str, dict[str, int]], results: dict[str, dict[str, int]]) 
         "",
         "## Whole training steps on a Cortex-M7",
         "",
-        "Forward, backward, SGD; the network's batch normalizations folded; keep-all plan.",
+        "Forward, backward, SGD; the networks' batch normalizations folded; keep-all plan. MACs of",
+        "positions in the padding are counted (`Operator.cost`).",
         "",
         *network_rows(counts),
         "",
@@ -134,7 +135,7 @@ def page(counts: dict[str, dict[str, int]], results: dict[str, dict[str, int]]) 
         "",
         "## Kernels",
         "",
-        "MACs of positions in the padding are not counted here. `m3` is soft float.",
+        "Here MACs of positions in the padding are not counted. `m3` is soft float.",
         "",
         *kernel_rows(results),
     ]

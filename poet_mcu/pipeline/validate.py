@@ -95,11 +95,23 @@ def validate(
         _dump(dump, prepared, ours)
     equal = None if different is None else not different
     facts = _facts(build, ours, steps, worst, equal, faults)
-    facts["macs_per_step"] = macs_of_step(prepared.train)
-    if port is None and build.board.kind == "emulated":
-        progress("counting the instructions of one step")
-        facts["instructions_per_step"] = instructions_of_step(build, work[0])
+    facts |= _step_facts(build, prepared, work[0], port is None, progress)
     return Validation(ours, tuple(faults), facts)
+
+
+def _step_facts(
+    build: BuildFolder,
+    prepared: Prepared,
+    batch: tuple[Array, Array],
+    emulated: bool,
+    progress: Progress,
+) -> dict[str, int]:
+    """Multiply-adds of one step; its instructions where an emulator can count them."""
+    facts = {"macs_per_step": macs_of_step(prepared.train)}
+    if emulated and build.board.kind == "emulated":
+        progress("counting the instructions of one step")
+        facts["instructions_per_step"] = instructions_of_step(build, batch)
+    return facts
 
 
 def _twin_faults(
