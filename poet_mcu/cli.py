@@ -16,6 +16,15 @@ from rich.table import Table
 
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
+from poet_mcu.cli_planner import (
+    OptionalBoardOpt,
+    OptionalModelArg,
+    PlannerOptions,
+    plan_of_problem,
+    plan_options,
+    planner_options,
+)
+from poet_mcu.cli_target import EmulateOpt, PortOpt, SerialOpt, serial_kind, where_to
 from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
@@ -23,6 +32,7 @@ from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
+from poet_mcu.pipeline.problem_file import export_problem
 from poet_mcu.pipeline.report import plan_table
 from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
 from poet_mcu.pipeline.sweep import sweep as run_sweep
@@ -42,6 +52,7 @@ app = typer.Typer(
 )
 # The root of click's own errors, from the click that this typer uses (0.26 and later carry a copy).
 _UsageError: Any = typer.BadParameter.__mro__[2]
+_PLANNER = PlannerOptions()
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -81,16 +92,8 @@ StrategyOpt = Annotated[
     str,
     typer.Option(
         "--strategy",
-        help="optimal, or a baseline to measure: keep-all, free-early, page-all, recompute-all.",
+        help="optimal, or a baseline to measure: keep-all, page-all, recompute-all, ...",
     ),
-]
-PortOpt = Annotated[
-    str | None,
-    typer.Option("--port", help="/dev/ttyACM0, socket://host:port, or another pyserial URL."),
-]
-EmulateOpt = Annotated[bool, typer.Option("--emulate", help="Run in the board's emulator.")]
-SerialOpt = Annotated[
-    str, typer.Option("--serial", help="The emulator's serial line: pty or socket.")
 ]
 
 
@@ -111,6 +114,7 @@ def _options(
     solver: str,
     time_limit: str,
     strategy: str,
+    planner: PlannerOptions,
 ) -> Options:
     return Options(
         model=model,
@@ -129,6 +133,7 @@ def _options(
         solver=solver,  # type: ignore[arg-type]  # checked by Options
         time_limit_s=parse_seconds(time_limit, "--time-limit"),
         strategy=strategy,
+        **planner.fields(),
     )
 
 
@@ -141,9 +146,10 @@ def _emit(facts: dict[str, Any]) -> None:
 
 
 @app.command()
+@plan_options
 def plan(
-    model: ModelArg,
-    board: BoardOpt,
+    model: OptionalModelArg = None,
+    board: OptionalBoardOpt = None,
     ram: RamOpt = None,
     deadline: DeadlineOpt = None,
     loss: LossOpt = "cross-entropy",
@@ -162,19 +168,26 @@ def plan(
         Path | None, typer.Option("--report", metavar="FILE", help="Write the plan as HTML here.")
     ] = None,
     as_json: JsonOpt = False,
+    planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan a training step: peak, energy, time, SD bytes, bound and gap, beside the baselines."""
-    options = _options(
-        model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-        paging, remat, solver, time_limit, strategy,
-    )  # fmt: skip
-    made = run_plan(options, _note)
-    if report is not None:
-        write_report(made, report)
+    switches = (paging, remat, solver, time_limit)
+    facts = plan_of_problem(model, board, ram, deadline, switches, planner, _note)
+    if facts is None and model is not None and board is not None:
+        options = _options(
+            model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
+            paging, remat, solver, time_limit, strategy, planner,
+        )  # fmt: skip
+        made = run_plan(options, _note)
+        facts = made.facts
+        if planner.export_problem is not None:
+            export_problem(made.train.problem, planner.export_problem)
+        if report is not None:
+            write_report(made, report)
     if as_json:
-        _emit(made.facts)
+        _emit(facts or {})
     else:
-        _out.print(plan_table(made.facts))
+        _out.print(plan_table(facts or {}))
 
 
 @app.command()
@@ -202,7 +215,7 @@ def sweep(
     """Plan at many RAM budgets: curves, CSV and JSON; goes on where it was stopped."""
     options = _options(
         model, board, None, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-        paging, remat, solver, time_limit, "optimal",
+        paging, remat, solver, time_limit, "optimal", _PLANNER,
     )  # fmt: skip
     columns = (TextColumn("{task.completed} of {task.total}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=_err) as bar:
@@ -224,6 +237,7 @@ def sweep(
 
 
 @app.command()
+@planner_options
 def build(
     model: ModelArg,
     board: BoardOpt,
@@ -246,11 +260,12 @@ def build(
         bool, typer.Option("--dump", help="Also write the text form of every level.")
     ] = False,
     as_json: JsonOpt = False,
+    planner: PlannerOptions = _PLANNER,
 ) -> None:
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
     options = _options(
         model, board, ram, deadline, loss, optimizer, lr, batch, train, freeze, batchnorm,
-        paging, remat, solver, time_limit, strategy,
+        paging, remat, solver, time_limit, strategy, planner,
     )  # fmt: skip
     made = run_build(options, out, _note, dump=dump)
     if as_json:
@@ -277,18 +292,6 @@ def check(model: ModelArg, as_json: JsonOpt = False) -> None:
         raise ModelError("\n".join(lines))
 
 
-def _where(port: str | None, emulate: bool) -> str | None:
-    if emulate == (port is not None):
-        raise InputError("--port, --emulate: expected one of the two, got both or none")
-    return port
-
-
-def _serial(kind: str) -> Any:
-    if kind not in ("pty", "socket"):
-        raise InputError(f"--serial: expected pty or socket, got '{kind}'")
-    return kind
-
-
 @app.command()
 def validate(
     folder: FolderArg,
@@ -305,9 +308,9 @@ def validate(
     as_json: JsonOpt = False,
 ) -> None:
     """Train some steps on the board and compare losses, weights and SD bytes with the plan."""
-    where = _where(port, emulate)
+    where = where_to(port, emulate)
     found = run_validate(
-        folder, port=where, steps=steps, data=data, dump=dump, serial=_serial(serial),
+        folder, port=where, steps=steps, data=data, dump=dump, serial=serial_kind(serial),
         progress=_note,
     )  # fmt: skip
     if as_json:
@@ -343,7 +346,7 @@ def train(
     as_json: JsonOpt = False,
 ) -> None:
     """Train on the board over the serial line; write the trained weights back as ONNX."""
-    where = _where(port, emulate)
+    where = where_to(port, emulate)
     options = TrainOptions(data, test, epochs, lr, seed, save)
     columns = (
         TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.completed:.0f}"),
@@ -357,7 +360,7 @@ def train(
                 task, completed=now.step, total=now.steps, epoch=now.epoch + 1, loss=now.loss
             )
 
-        facts = run_train(folder, options, port=where, serial=_serial(serial), watch=watch)
+        facts = run_train(folder, options, port=where, serial=serial_kind(serial), watch=watch)
     if as_json:
         _emit(facts)
         return

@@ -16,6 +16,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -97,7 +98,7 @@ def autoencoder(width: float) -> nn.Module:
     m = _wide(128, width)
     sizes = [640, m, m, m, m, 8, m, m, m, m]
     layers: list[nn.Module] = []
-    for k, n in zip(sizes[:-1], sizes[1:], strict=True):
+    for k, n in pairwise(sizes):
         layers += [Normed(nn.Linear(k, n), n), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(m, 640))
 
@@ -135,6 +136,8 @@ def make_module(name: str, width: float = 1.0) -> nn.Module:
     torch.manual_seed(SEED)
     module = ZOO[name].make(width)
     for layer in module.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):  # so that gradients reach the first layer
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
             nn.init.uniform_(layer.weight, 0.5, 1.5)
             nn.init.normal_(layer.bias, 0, 0.1)

@@ -172,10 +172,74 @@ poet_status poet_page_begin_step(poet_page_store *store)
         return POET_E_STATE;
     }
     for (uint32_t i = 0u; i < store->config->page_count; i++) {
-        store->states[i].valid = 0u;
         store->states[i].pending = PENDING_NONE;
+        if (i >= store->config->kept_count) {
+            store->states[i].valid = 0u;
+        } else if (store->states[i].valid == 0u) {
+            return POET_E_STATE;
+        }
     }
     return POET_OK;
+}
+
+/* Bytes of the page in its block number block; 0 behind its end. */
+static uint32_t block_bytes(uint32_t nbytes, uint32_t block)
+{
+    const uint32_t blocks = (nbytes - 1u) / POET_BLOCK_BYTES + 1u;
+    if (block >= blocks) {
+        return 0u;
+    }
+    const uint32_t left = nbytes - block * POET_BLOCK_BYTES;
+    return left < POET_BLOCK_BYTES ? left : POET_BLOCK_BYTES;
+}
+
+poet_status poet_page_fill(poet_page_store *store, uint32_t page, const void *bytes,
+                           uint32_t nbytes)
+{
+    static const uint8_t zeros[POET_BLOCK_BYTES];
+    if (page >= store->config->page_count || nbytes > store->config->pages[page].nbytes) {
+        return POET_E_ARG;
+    }
+    if (store->pending_page != NO_PAGE) {
+        return POET_E_STATE;
+    }
+    const uint32_t page_bytes = store->config->pages[page].nbytes;
+    const uint32_t first = card_block(store, page);
+    poet_page_state *state = &store->states[page];
+    uint32_t crc = page;
+    state->valid = 0u;
+    for (uint32_t block = 0u; block_bytes(page_bytes, block) != 0u; block++) {
+        /* The device pads a short write with zeros; the checksum has to count them. */
+        const uint32_t start = block * POET_BLOCK_BYTES;
+        const uint32_t left = start < nbytes ? nbytes - start : 0u;
+        const uint32_t whole = block_bytes(page_bytes, block);
+        const uint32_t given = left < whole ? left : whole;
+        const uint8_t *source = given == 0u ? zeros : (const uint8_t *)bytes + start;
+        POET_TRY(fail(store, first + block,
+                      write_now(store, first + block, source, given == 0u ? whole : given)));
+        crc = poet_crc32(crc, source, given);
+        crc = poet_crc32(crc, zeros, whole - given);
+    }
+    state->crc = crc;
+    state->valid = 1u;
+    return POET_OK;
+}
+
+poet_status poet_page_peek(poet_page_store *store, uint32_t page, uint32_t block, uint8_t *buffer,
+                           uint32_t *nbytes)
+{
+    if (page >= store->config->page_count || buffer == NULL) {
+        return POET_E_ARG;
+    }
+    if (store->pending_page != NO_PAGE || store->states[page].valid == 0u) {
+        return POET_E_STATE;
+    }
+    *nbytes = block_bytes(store->config->pages[page].nbytes, block);
+    if (*nbytes == 0u) {
+        return POET_E_ARG;
+    }
+    const uint32_t at = card_block(store, page) + block;
+    return fail(store, at, read_now(store, at, buffer, *nbytes));
 }
 
 static poet_status check_start(const poet_page_store *store, uint32_t page, const void *buffer)

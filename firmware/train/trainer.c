@@ -4,10 +4,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "poet/crc.h"
 #include "poet/link.h"
 #include "poet/port.h"
 #include "step.h"
+#include "tensors.h"
 
 #define NAME_BYTES 400u  /* longest name in an answer; longer ones are cut */
 #define TITLE_BYTES 160u /* the same for the names of model and board */
@@ -17,6 +17,7 @@
 #define POLL_BYTES (2u * POET_LINK_FRAME_BYTES)
 
 _Static_assert(sizeof(float) == 4u, "a float is sent as its 32 bits");
+_Static_assert(POET_LINK_FRAME_BYTES >= POET_BLOCK_BYTES, "a frame holds a block of the card");
 _Static_assert(NAME_BYTES + 8u <= POET_LINK_PAYLOAD_BYTES, "TENSOR_INFO fits");
 _Static_assert(100u + 2u * (1u + TITLE_BYTES) <= POET_LINK_PAYLOAD_BYTES, "IDENTIFY fits");
 
@@ -46,24 +47,21 @@ static bool uses_card(void)
     return self.model->pages != NULL && self.model->pages->page_count != 0u;
 }
 
+/* Open the card and give the values that live there their start values. */
+static poet_status open_card(void)
+{
+    POET_TRY(poet_page_open(&self.pages));
+    return poet_tensors_fill(self.model, &self.pages);
+}
+
 static void reset_model(void)
 {
-    for (uint32_t i = 0; i < self.model->tensor_count; i++) {
-        const poet_tensor *tensor = &self.model->tensors[i];
-        if (tensor->role != POET_ROLE_PARAMETER && tensor->role != POET_ROLE_STATE) {
-            continue;
-        }
-        if (tensor->initial != NULL) {
-            memcpy(tensor->data, tensor->initial, tensor->nbytes);
-        } else {
-            memset(tensor->data, 0, tensor->nbytes);
-        }
-    }
+    poet_tensors_reset(self.model);
     self.steps_done = 0u;
     self.state &= ~POET_STATE_FAILED;
     self.eval_known = false;
     if (uses_card()) {
-        self.card_status = poet_page_open(&self.pages); /* clears what a failed step left */
+        self.card_status = open_card(); /* clears what a failed step left */
     }
 }
 
@@ -276,24 +274,6 @@ static const poet_tensor *tensor_of(const poet_link_request *request)
     return index < self.model->tensor_count ? &self.model->tensors[index] : NULL;
 }
 
-static const uint8_t *bytes_of(const poet_tensor *tensor)
-{
-    return tensor->data != NULL ? tensor->data : (const uint8_t *)tensor->initial;
-}
-
-static bool inside(const poet_tensor *tensor, uint32_t offset, uint32_t nbytes)
-{
-    return offset <= tensor->nbytes && nbytes <= tensor->nbytes - offset;
-}
-
-static bool host_may_write(const poet_tensor *tensor)
-{
-    return tensor->data != NULL &&
-           (tensor->role == POET_ROLE_INPUT || tensor->role == POET_ROLE_LABEL ||
-            tensor->role == POET_ROLE_PARAMETER || tensor->role == POET_ROLE_STATE ||
-            tensor->role == POET_ROLE_EVAL_INPUT);
-}
-
 static void on_tensor_info(const poet_link_request *request)
 {
     const poet_tensor *tensor = tensor_of(request);
@@ -316,38 +296,46 @@ static void on_read(const poet_link_request *request)
     const poet_tensor *tensor = tensor_of(request);
     const uint32_t offset = poet_link_get_u32(&request->payload[4]);
     const uint32_t nbytes = poet_link_get_u32(&request->payload[8]);
-    if (tensor == NULL || bytes_of(tensor) == NULL || nbytes > POET_LINK_PAYLOAD_BYTES ||
-        !inside(tensor, offset, nbytes)) {
-        refuse(POET_E_ARG);
+    const uint8_t *bytes = NULL;
+    poet_status status = POET_E_ARG;
+    if (nbytes <= POET_LINK_PAYLOAD_BYTES) {
+        /* The request has been read, so its frame is free to hold a block of the card. */
+        status = poet_tensor_read(self.model, &self.pages, tensor, offset, nbytes, self.link.frame,
+                                  &bytes);
+    }
+    if (status != POET_OK) {
+        refuse(status);
         return;
     }
     begin_answer();
-    poet_link_put(&self.link, &bytes_of(tensor)[offset], nbytes);
+    poet_link_put(&self.link, bytes, nbytes);
     poet_link_end(&self.link);
 }
 
 static void on_write(const poet_link_request *request)
 {
-    const poet_tensor *tensor = tensor_of(request);
     const uint32_t offset = poet_link_get_u32(&request->payload[4]);
-    const uint32_t nbytes = request->nbytes - WRITE_HEADER_BYTES;
-    if (tensor == NULL || !host_may_write(tensor) || !inside(tensor, offset, nbytes)) {
-        refuse(POET_E_ARG);
+    const poet_status status =
+        poet_tensor_write(tensor_of(request), offset, &request->payload[WRITE_HEADER_BYTES],
+                          request->nbytes - WRITE_HEADER_BYTES);
+    if (status != POET_OK) {
+        refuse(status);
         return;
     }
-    memcpy(&tensor->data[offset], &request->payload[WRITE_HEADER_BYTES], nbytes);
     acknowledge();
 }
 
 static void on_tensor_crc(const poet_link_request *request)
 {
-    const poet_tensor *tensor = tensor_of(request);
-    if (tensor == NULL || bytes_of(tensor) == NULL) {
-        refuse(POET_E_ARG);
+    uint32_t crc = 0u;
+    const poet_status status =
+        poet_tensor_crc(self.model, &self.pages, tensor_of(request), self.link.frame, &crc);
+    if (status != POET_OK) {
+        refuse(status);
         return;
     }
     begin_answer();
-    poet_link_put_u32(&self.link, poet_crc32(0u, bytes_of(tensor), tensor->nbytes));
+    poet_link_put_u32(&self.link, crc);
     poet_link_end(&self.link);
 }
 
@@ -412,7 +400,7 @@ static poet_status format_card(void)
         return opened;
     }
     POET_TRY(poet_page_format(&self.pages));
-    return poet_page_open(&self.pages);
+    return open_card();
 }
 
 static void on_format_card(const poet_link_request *request)

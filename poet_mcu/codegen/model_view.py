@@ -52,7 +52,7 @@ def model_view(code: CodeInput) -> ModelView:
     train, evaluation = _steps(code, names)
     pages = (
         *_page_rows(code.train_graph, code.train),
-        *_page_rows(code.eval_graph, code.evaluation),
+        *_page_rows(code.eval_graph, code.evaluation, leave_out=code.eval_graph.card_homes),
     )
     return ModelView(
         banner=code.banner,
@@ -62,6 +62,7 @@ def model_view(code: CodeInput) -> ModelView:
         arena_bytes=code.arena_bytes,
         arena_alignment_bytes=code.arena_alignment_bytes,
         page_count=len(pages),
+        kept_page_count=len(code.train_graph.card_homes),
         region_block=code.region_block,
         region_blocks=code.region_blocks,
         default_lr=c_float(code.default_lr),
@@ -131,7 +132,8 @@ def _tensor_rows(code: CodeInput, names: CodeNames) -> tuple[TensorRow, ...]:
     for value in code.train_graph.with_role(*_ROLE):
         kept = value.role in _STORED
         initial = names.constant(tensor_name(value)) if kept else "NULL"
-        data = "NULL" if value.role is Role.CONSTANT else f"U8({homes[value.id]}u)"
+        away = value.role is Role.CONSTANT or value.id in code.train_graph.card_homes
+        data = "NULL" if away else f"U8({homes[value.id]}u)"
         rows.append(_row(value, data, initial, _ROLE[value.role]))
     graph = code.eval_graph
     inputs = [h for h in code.evaluation.homes if graph.values[h.value].role is Role.INPUT]
@@ -153,8 +155,11 @@ def _row(value: Value, data: str, initial: str, role: str, prefix: str = "") -> 
     )
 
 
-def _page_rows(graph: Graph, program: Program) -> tuple[PageRow, ...]:
+def _page_rows(
+    graph: Graph, program: Program, leave_out: frozenset[int] = frozenset()
+) -> tuple[PageRow, ...]:
     return tuple(
         PageRow(p.first_block, p.nbytes, comment_text(graph.values[p.value].name))
         for p in program.pages
+        if p.value not in leave_out
     )

@@ -95,6 +95,7 @@ class ModelView:
     arena_bytes: int
     arena_alignment_bytes: int
     page_count: int
+    kept_page_count: int
     region_block: int
     region_blocks: int
     default_lr: str

@@ -13,12 +13,13 @@ from onnx import TensorProto
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.problems import SkipNode
-from poet_mcu.ir.graph import Attr, Role, TensorType, Value
+from poet_mcu.ir.graph import Attr, DType, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
 from poet_mcu.ops.table import OPERATORS
 
 Array = npt.NDArray[np.generic]
 MAX_BYTES = 2**31
+_SPELLED = {DType.F32: "float32", DType.I32: "integer", DType.U8: "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class SoftmaxOf:
-    """The output of a Softmax: allowed to be the model's output and nothing else."""
+    """The output of a Softmax over rows: left to the loss as the model's output, else computed."""
 
     logits: Value
     out_shape: tuple[int, ...]
     label: str
+    compute: Callable[[], Value]
 
 
 Entry = Active | Tensor | Pending | SoftmaxOf
@@ -88,8 +90,9 @@ class Context:
     weights: dict[str, Value | None] = field(default_factory=dict)
     identity_copies: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    fuse_softmax: bool = True
     _tracked: set[str] = field(default_factory=set)
-    _constants: dict[tuple[str, tuple[int, ...]], Value] = field(default_factory=dict)
+    _constants: dict[str, Value] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry:
         """What ``name`` stands for; SkipNode when its producer was refused."""
@@ -98,21 +101,24 @@ class Context:
             raise SkipNode
         return found
 
-    def activation(self, name: str) -> Value:
-        """The value of ``name``, which must be computed on the board."""
+    def activation(self, name: str, dtype: DType = DType.F32) -> Value:
+        """The value of ``name``, which must be computed on the board, and of type ``dtype``."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
             self.env[name] = found
         if isinstance(found, SoftmaxOf):
-            raise ModelError(
-                f"expected Softmax only as the last node, got the one of {found.label} here; "
-                "move it to the end or remove it before export"
-            )
+            found = Active(found.compute())
+            self.env[name] = found
         if isinstance(found, Tensor):
             raise ModelError(
                 f"expected a value that depends on the input, got the constant '{name}'; "
                 "fold it before export"
+            )
+        if found.value.type.dtype is not dtype:
+            raise ModelError(
+                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
+                f"{_SPELLED[found.value.type.dtype]}; indices serve Gather, comparisons Where alone"
             )
         return found.value
 
@@ -189,16 +195,45 @@ class Context:
         return [source for source in tensor.sources if self.trainable(source)]
 
     def _constant(self, name: str, tensor: Tensor, array: Array) -> Value:
-        # Only tensors as stored are shared: two changes of one tensor are two tensors.
-        shared = bool(tensor.sources) and not tensor.change
-        origin = tensor.sources[0] if shared else name
-        found = self._constants.get((origin, array.shape)) if shared else None
-        if found is None:
-            kind = TensorType(array.shape)
-            found = self.builder.value(origin, kind, Role.CONSTANT, origin, array)
-        if shared:
-            self._constants[origin, array.shape] = found
-        return found
+        # Only tensors as they are stored are shared: two changes of one tensor are two tensors.
+        if tensor.change:
+            return self.builder.value(name, TensorType(array.shape), Role.CONSTANT, "", array)
+        origin = tensor.sources[0] if tensor.sources else ""
+        return self._shared(origin or name, origin, TensorType(array.shape), array)
+
+    def _shared(self, key: str, origin: str, kind: TensorType, array: Array) -> Value:
+        """The one constant for ``key``, seen in the shape of ``kind``."""
+        found = self._constants.get(key)
+        if found is None or found.type.nbytes != kind.nbytes:
+            found = self.builder.value(key, kind, Role.CONSTANT, origin, array)
+            self._constants[key] = found
+        return self.builder.view(found, kind.shape, f"{key}_view")
+
+    def mask(self, name: str) -> Value:
+        """The booleans of ``name`` as bytes 0 and 1: a constant or the result of a comparison."""
+        found = self.entry(name)
+        if not isinstance(found, Tensor):
+            return self.activation(name, DType.U8)
+        array = found.array
+        if array.dtype != np.bool_:
+            raise ModelError(f"expected a condition of booleans, got {array.dtype}; export again")
+        kind = TensorType(array.shape, DType.U8)
+        return self._shared(f"{name}_mask", "", kind, array.astype(np.uint8))
+
+    def indices(self, name: str, rows: int) -> Value:
+        """The int32 row numbers of ``name``: a constant, or the model's integer input."""
+        found = self.entry(name)
+        if not isinstance(found, Tensor):
+            return self.activation(name, DType.I32)
+        numbers = np.asarray(self.ints(name, "indices"), np.int64).reshape(found.array.shape)
+        outside = numbers[(numbers < -rows) | (numbers >= rows)]
+        if outside.size:
+            raise ModelError(
+                f"expected indices in {-rows}..{rows - 1}, got {int(outside.ravel()[0])} in "
+                f"'{name}'; repair the model"
+            )
+        kind = TensorType(numbers.shape, DType.I32)
+        return self._shared(f"{name}_rows", "", kind, numbers.astype(np.int32))
 
     def materialize(self, pending: Pending, bias: Value | None = None) -> Value:
         """Emit a waiting product, with the bias that was found or without."""

@@ -136,6 +136,54 @@ def _binary(function: Callable[[Any, Any], Any]) -> Rule:
     return rule
 
 
+def _unary(function: Callable[[Any], Any]) -> Rule:
+    def rule(call: _Call) -> Array:
+        a = call.need(0)
+        if a.dtype.kind not in "if":
+            raise TypeError(f"an operand of type {a.dtype}")
+        with np.errstate(all="ignore"):
+            return np.asarray(function(a)).astype(a.dtype)
+
+    return rule
+
+
+def _compare(function: Callable[[Any, Any], Any]) -> Rule:
+    def rule(call: _Call) -> Array:
+        a, b = call.need(0), call.need(1)
+        _limit(math.prod(np.broadcast_shapes(a.shape, b.shape)))
+        return np.asarray(function(a, b))
+
+    return rule
+
+
+def _power(call: _Call) -> Array:
+    a: Any = call.need(0)
+    b: Any = call.need(1)
+    _limit(math.prod(np.broadcast_shapes(a.shape, b.shape)))
+    with np.errstate(all="ignore"):
+        return np.asarray(np.power(a, b.astype(a.dtype))).astype(a.dtype)
+
+
+def _where(call: _Call) -> Array:
+    parts = [call.need(i) for i in range(3)]
+    _limit(math.prod(np.broadcast_shapes(*(part.shape for part in parts))))
+    return np.where(parts[0], parts[1], parts[2]).astype(parts[1].dtype)
+
+
+def _range(call: _Call) -> Array:
+    start, stop, step = (call.need(i).reshape(()) for i in range(3))
+    count = max(0, math.ceil((stop.item() - start.item()) / step.item()))
+    _limit(count)
+    return np.asarray(start + np.arange(count, dtype=start.dtype) * step, start.dtype)
+
+
+def _expand(call: _Call) -> Array:
+    data = call.need(0)
+    shape = np.broadcast_shapes(data.shape, _as_ints(call.need(1)))
+    _limit(math.prod(shape))
+    return np.ascontiguousarray(np.broadcast_to(data, shape))
+
+
 def _divide(a: Any, b: Any) -> Any:
     """ONNX divides integers towards zero, as C does."""
     if a.dtype.kind == "f":
@@ -166,19 +214,32 @@ def _limit(elements: int) -> None:
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
+        "Abs": _unary(np.abs),
         "Add": _binary(np.add),
         "Cast": _cast,
         "Concat": _concat,
         "ConstantOfShape": _constant_of_shape,
         "Div": _binary(_divide),
+        "Equal": _compare(np.equal),
+        "Exp": _unary(np.exp),
+        "Expand": _expand,
         "Gather": _gather,
+        "Greater": _compare(np.greater),
         "Identity": _same,
+        "Less": _compare(np.less),
+        "Log": _unary(np.log),
         "Mul": _binary(np.multiply),
+        "Neg": _unary(np.negative),
+        "Pow": _power,
+        "Range": _range,
+        "Reciprocal": _unary(np.reciprocal),
         "ReduceProd": _reduce_prod,
         "Slice": _slice,
+        "Sqrt": _unary(np.sqrt),
         "Squeeze": _squeeze,
         "Sub": _binary(np.subtract),
         "Transpose": _transpose,
         "Unsqueeze": _unsqueeze,
+        "Where": _where,
     }
 )

@@ -12,9 +12,11 @@ from poet_mcu.errors import ModelError
 from poet_mcu.frontend import (
     lower_conv_transpose,
     lower_dense,
+    lower_elementwise,
     lower_layout,
     lower_matmul,
     lower_norm,
+    lower_reduce,
     lower_resize,
     lower_shape,
     lower_window,
@@ -49,16 +51,65 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Relu": Lowering(lower_shape.lower_relu, 14),
         "Reshape": Lowering(lower_shape.lower_reshape, 25),
         "Shape": Lowering(lower_shape.lower_shape, 25),
-        "Softmax": Lowering(lower_shape.lower_softmax, 13),
+        "Softmax": Lowering(lower_reduce.lower_softmax, 13),
         "Squeeze": Lowering(lower_shape.lower_squeeze, 25),
         "Transpose": Lowering(lower_shape.lower_transpose, 25),
         "Unsqueeze": Lowering(lower_shape.lower_unsqueeze, 25),
+        "Abs": Lowering(lower_elementwise.lower_activation, 13),
+        "Celu": Lowering(lower_elementwise.lower_activation, 28),
+        "Clip": Lowering(lower_elementwise.lower_clip, 13),
+        "Div": Lowering(lower_elementwise.lower_binary, 14),
+        "Elu": Lowering(lower_elementwise.lower_activation, 22),
+        "Erf": Lowering(lower_elementwise.lower_activation, 13),
+        "Exp": Lowering(lower_elementwise.lower_activation, 13),
+        "Expand": Lowering(lower_elementwise.lower_expand, 13),
+        "Gather": Lowering(lower_elementwise.lower_gather, 13),
+        "Gelu": Lowering(lower_elementwise.lower_gelu, 20),
+        "HardSigmoid": Lowering(lower_elementwise.lower_activation, 22),
+        "HardSwish": Lowering(lower_elementwise.lower_activation, 22),
+        "LeakyRelu": Lowering(lower_elementwise.lower_activation, 16),
+        "Log": Lowering(lower_elementwise.lower_activation, 13),
+        "LogSoftmax": Lowering(lower_reduce.lower_log_softmax, 13),
+        "Max": Lowering(lower_elementwise.lower_variadic, 13),
+        "Mean": Lowering(lower_elementwise.lower_variadic, 13),
+        "Min": Lowering(lower_elementwise.lower_variadic, 13),
+        "Mish": Lowering(lower_elementwise.lower_activation, 22),
+        "Mul": Lowering(lower_elementwise.lower_binary, 14),
+        "Neg": Lowering(lower_elementwise.lower_activation, 13),
+        "PRelu": Lowering(lower_elementwise.lower_prelu, 16),
+        "Pow": Lowering(lower_elementwise.lower_pow, 15),
+        "Reciprocal": Lowering(lower_elementwise.lower_activation, 13),
+        "ReduceL1": Lowering(lower_reduce.lower_reduce, 18),
+        "ReduceL2": Lowering(lower_reduce.lower_reduce, 18),
+        "ReduceLogSum": Lowering(lower_reduce.lower_reduce, 28),
+        "ReduceLogSumExp": Lowering(lower_reduce.lower_reduce, 28),
+        "ReduceMax": Lowering(lower_reduce.lower_reduce, 20),
+        "ReduceMean": Lowering(lower_reduce.lower_reduce, 18),
+        "ReduceMin": Lowering(lower_reduce.lower_reduce, 20),
+        "ReduceSum": Lowering(lower_reduce.lower_reduce, 13),
+        "ReduceSumSquare": Lowering(lower_reduce.lower_reduce, 18),
+        "Selu": Lowering(lower_elementwise.lower_activation, 22),
+        "Shrink": Lowering(lower_elementwise.lower_activation, 9),
+        "Sigmoid": Lowering(lower_elementwise.lower_activation, 13),
+        "Softplus": Lowering(lower_elementwise.lower_activation, 22),
+        "Softsign": Lowering(lower_elementwise.lower_activation, 22),
+        "Sqrt": Lowering(lower_elementwise.lower_activation, 13),
+        "Sub": Lowering(lower_elementwise.lower_binary, 14),
+        "Sum": Lowering(lower_elementwise.lower_variadic, 13),
+        "Swish": Lowering(lower_elementwise.lower_activation, 24),
+        "Tanh": Lowering(lower_elementwise.lower_activation, 13),
+        "ThresholdedRelu": Lowering(lower_elementwise.lower_activation, 22),
+        "Equal": Lowering(lower_elementwise.lower_compare, 19),
+        "Greater": Lowering(lower_elementwise.lower_compare, 13),
+        "GreaterOrEqual": Lowering(lower_elementwise.lower_compare, 16),
+        "Less": Lowering(lower_elementwise.lower_compare, 13),
+        "LessOrEqual": Lowering(lower_elementwise.lower_compare, 16),
+        "Where": Lowering(lower_elementwise.lower_where, 16),
         "AveragePool": Lowering(lower_window.lower_average_pool, 22),
         "BatchNormalization": Lowering(lower_norm.lower_batch_norm, 15),
         "Concat": Lowering(lower_layout.lower_concat, 13),
         "ConvTranspose": Lowering(lower_conv_transpose.lower_conv_transpose, 22),
         "DepthToSpace": Lowering(lower_layout.lower_depth_to_space, 28),
-        "Expand": Lowering(lower_layout.lower_expand, 13),
         "GlobalAveragePool": Lowering(lower_window.lower_global_average_pool, 22),
         "GlobalMaxPool": Lowering(lower_window.lower_global_max_pool, 22),
         "GroupNormalization": Lowering(lower_norm.lower_group_norm, 21),
@@ -80,8 +131,6 @@ STATIC_OPS = frozenset(RULES) | {"Constant", "Flatten", "Reshape"}
 
 _ADVICE: Mapping[str, str] = MappingProxyType(
     {
-        "Clip": "use Relu (Relu6 is a Clip)",
-        "LogSoftmax": "export the logits (the loss has the softmax inside) or end in Softmax",
         "QuantizeLinear": "export the float model: training needs float32",
         "DequantizeLinear": "export the float model: training needs float32",
         "If": "export with fixed control flow",
@@ -98,7 +147,7 @@ def lower_node(ctx: Context, node: onnx.NodeProto) -> None:
             f"expected an operator of domain 'ai.onnx', got domain '{node.domain}'; "
             "export without custom operators or contrib fusions"
         )
-    if node.op_type in RULES and node.op_type not in _KEEPS_TENSOR and _all_static(ctx, node):
+    if node.op_type in RULES and _foldable(ctx, node):
         ctx.env[node.output[0]] = _folded(ctx, node)
         return
     lowering = HANDLERS.get(node.op_type)
@@ -124,8 +173,14 @@ def _unsupported(node: onnx.NodeProto) -> str:
     return f"expected a supported operator, got {node.op_type}; {advice}"
 
 
-def _all_static(ctx: Context, node: onnx.NodeProto) -> bool:
-    return all(isinstance(ctx.entry(name), Tensor) for name in node.input if name)
+def _foldable(ctx: Context, node: onnx.NodeProto) -> bool:
+    """All operands are known, and none of them is a table that is trained."""
+    if node.op_type in _KEEPS_TENSOR:
+        return False
+    entries = [ctx.entry(name) for name in node.input if name]
+    tensors = [entry for entry in entries if isinstance(entry, Tensor)]
+    trained_table = node.op_type == "Gather" and len(tensors) == 2 and ctx.trained(tensors[0])
+    return len(tensors) == len(entries) and not trained_table
 
 
 def _folded(ctx: Context, node: onnx.NodeProto) -> Tensor:

@@ -9,6 +9,7 @@ import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Active, Context, Pending, Tensor, attribute, reshaped
+from poet_mcu.frontend.lower_elementwise import stored
 from poet_mcu.frontend.lower_layout import transposed
 from poet_mcu.ir.graph import Value
 
@@ -123,7 +124,7 @@ def _bias(
 
 
 def lower_add(ctx: Context, node: onnx.NodeProto) -> None:
-    """Add to the bias of the product before it, or to add of two equal shapes."""
+    """Add to the bias of the product before it, or to a sum that broadcasts."""
     first, second = (ctx.entry(name) for name in node.input)
     names = list(node.input)
     if isinstance(first, Tensor):
@@ -136,26 +137,15 @@ def lower_add(ctx: Context, node: onnx.NodeProto) -> None:
     a = ctx.activation(names[0])
     if not isinstance(second, Tensor):
         b = ctx.activation(names[1])
-        _need_equal(a.shape, b.shape, names)
         order = (a, b) if names[0] == node.input[0] else (b, a)
         ctx.emit(node, "add", order, {})
         return
-    if second.array.size != math.prod(a.shape) or not _pads_to(second.array.shape, a.shape):
-        _need_equal(a.shape, second.array.shape, names)
-    ctx.emit(node, "add", (a, ctx.weight(names[1], second, a.shape)), {})
+    ctx.emit(node, "add", (a, stored(ctx, names[1], second)), {})
 
 
 def _pads_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """``shape`` is ``target`` but for leading ones."""
     return len(shape) <= len(target) and (1,) * (len(target) - len(shape)) + shape == target
-
-
-def _need_equal(a: tuple[int, ...], b: tuple[int, ...], names: list[str]) -> None:
-    if a != b:
-        raise ModelError(
-            f"expected two operands of one shape, got '{names[0]}' {list(a)} and '{names[1]}' "
-            f"{list(b)}; only the bias of a Conv, Gemm or MatMul may broadcast"
-        )
 
 
 def _pending_bias(ctx: Context, pending: Pending, tensor: Tensor, name: str) -> Value | None:

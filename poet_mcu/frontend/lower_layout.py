@@ -175,14 +175,6 @@ def _pad(
     ctx.emit(node, "place", (inner,), attrs)
 
 
-def lower_expand(ctx: Context, node: onnx.NodeProto) -> None:
-    """Expand: both shapes broadcast against each other."""
-    x = ctx.operand(node.input[0])
-    asked = ctx.ints(node.input[1], "the shape")
-    shape = broadcast(x.shape, asked)
-    ctx.env[node.output[0]] = Active(expanded(ctx, node, x, shape))
-
-
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape; raises ModelError where there is none."""
     rank = max(len(a), len(b))

@@ -1,4 +1,4 @@
-"""Operators that move no bytes, and Relu and Softmax."""
+"""Operators that move no bytes, and Relu."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import (
     Active,
     Context,
-    SoftmaxOf,
     Tensor,
     attribute,
     reshaped,
@@ -185,23 +184,3 @@ def lower_shape(ctx: Context, node: onnx.NodeProto) -> None:
 def lower_relu(ctx: Context, node: onnx.NodeProto) -> None:
     """Relu to relu."""
     ctx.emit(node, "relu", (ctx.activation(node.input[0]),), {})
-
-
-def lower_softmax(ctx: Context, node: onnx.NodeProto) -> None:
-    """The last Softmax: its logits as rows, for a loss that has the Softmax inside.
-
-    Before opset 13 Softmax flattened to two dimensions at ``axis`` (default 1); since then it
-    works along ``axis`` (default -1) alone (ONNX Operators, Softmax-1, -11, -13).
-    """
-    value = ctx.activation(node.input[0])
-    shape = value.shape
-    axis = _axis(attribute(node, "axis", 1 if ctx.opset < 13 else -1), len(shape), "axis")
-    if ctx.opset >= 13 and math.prod(shape[axis + 1 :]) != 1:
-        raise ModelError(
-            f"expected Softmax over the last axis, got axis {axis} of {list(shape)}; "
-            "move the classes to the last axis before export"
-        )
-    rows = (math.prod(shape[:axis]), math.prod(shape[axis:]))
-    logits = ctx.builder.view(value, rows, f"{node.output[0]}_logits")
-    label = f"'{node.name or node.output[0]}'"
-    ctx.env[node.output[0]] = SoftmaxOf(logits, shape, label)

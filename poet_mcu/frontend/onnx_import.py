@@ -9,6 +9,7 @@ from pathlib import Path
 from poet_mcu.frontend.model_file import ModelFile, read_model
 from poet_mcu.frontend.normalize import swap_relu_maxpool
 from poet_mcu.frontend.problems import Problem, raise_problems
+from poet_mcu.frontend.recognise import recognise
 from poet_mcu.frontend.walk import Walk
 from poet_mcu.ir.graph import Graph
 
@@ -61,17 +62,19 @@ def load_model(
     path: Path,
     batch: int | None,
     trainable: Callable[[str], bool],
+    *,
+    fuse_softmax: bool = True,
     batchnorm: str = "auto",
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
     ``batch`` fills a symbolic first dimension of the input; ``trainable`` is asked with the ONNX
-    name of each weight; ``batchnorm`` is 'train' (statistics of the batch), 'frozen' (the stored
-    ones) or 'auto' (train where the scale is trained and the batch has a variance). Raises
-    ModelError that lists all problems at once.
+    name of each weight; without ``fuse_softmax`` a final Softmax is computed. ``batchnorm`` is
+    'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
+    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
-    walk = Walk(file, batch, trainable, batchnorm=batchnorm)
+    walk = Walk(file, batch, trainable, fuse_softmax=fuse_softmax, batchnorm=batchnorm)
     walk.run()
     raise_problems(path, walk.problems)
     return _imported(file, walk)
@@ -99,9 +102,12 @@ def weight_names(path: Path) -> tuple[str, ...]:
 
 
 def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
-    forward = walk.graph()
+    forward, chains = recognise(walk.graph())
     graph = swap_relu_maxpool(forward)
     notes = list(walk.ctx.notes)
+    if chains:
+        names = ", ".join(sorted(set(chains)))
+        notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")

@@ -21,14 +21,15 @@ from poet_mcu.frontend.handlers import STATIC_OPS, lower_node
 from poet_mcu.frontend.model_file import ModelFile, first_line
 from poet_mcu.frontend.problems import Problem, SkipNode, node_label, node_op
 from poet_mcu.frontend.shapes import inferred_shapes
-from poet_mcu.ir.graph import Graph, Role, TensorType, Value
+from poet_mcu.ir.graph import DType, Graph, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
 
 
 class Walk:
     """Lowers a model node by node and collects every problem on the way.
 
-    ``default_batch`` stands in for a symbolic batch when ``batch`` is None. After ``run`` and
+    ``default_batch`` stands in for a symbolic batch when ``batch`` is None. With ``fuse_softmax``
+    a final Softmax is left to the loss. After ``run`` and
     without ``problems``, ``graph()`` and the names and flags are valid.
     """
 
@@ -38,6 +39,8 @@ class Walk:
         batch: int | None,
         trainable: Callable[[str], bool],
         default_batch: int | None = None,
+        *,
+        fuse_softmax: bool = True,
         batchnorm: str = "auto",
     ) -> None:
         if batch is not None and batch < 1:
@@ -45,6 +48,7 @@ class Walk:
         self.proto = file.proto.graph
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
+        self.ctx.fuse_softmax = fuse_softmax
         self.has_softmax = False
         self.input_name = ""
         self.output_name = ""
@@ -130,16 +134,19 @@ class Walk:
                 self._problem(f"input '{info.name}'", str(error))
                 continue
             dims[info.name] = shape
-            value = self.ctx.builder.value(info.name, TensorType(shape), Role.INPUT, info.name)
+            elem = info.type.tensor_type.elem_type
+            kind = TensorType(shape, DType.F32 if elem == TensorProto.FLOAT else DType.I32)
+            value = self.ctx.builder.value(info.name, kind, Role.INPUT, info.name)
             self.ctx.env[info.name] = Active(value)
             self.input_name = info.name
         return dims
 
     def _input_shape(self, info: onnx.ValueInfoProto) -> tuple[int, ...]:
         tensor = info.type.tensor_type
-        if tensor.elem_type != TensorProto.FLOAT:
+        if tensor.elem_type not in (TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64):
             raise ModelError(
-                f"expected float32, got {type_name(tensor.elem_type)}; export in float32"
+                "expected float32 (or integers for an embedding), got "
+                f"{type_name(tensor.elem_type)}; export in float32"
             )
         if not tensor.shape.dim:
             raise ModelError("expected a shape with a batch dimension, got none; export with one")

@@ -137,6 +137,8 @@ class Graph:
 
     ``outputs`` are the values that must be resident when the step ends (loss, or logits).
     ``initial`` holds the start value of every PARAMETER, CONSTANT and STATISTIC by value id.
+    ``card_homes`` are the parameters and states that live on the card and not in RAM: paged out
+    when a step begins, and again when it ends.
     """
 
     name: str
@@ -146,11 +148,21 @@ class Graph:
     initial: Mapping[int, npt.NDArray[np.generic]] = field(
         default_factory=lambda: MappingProxyType({}), compare=False
     )
+    card_homes: frozenset[int] = frozenset()
 
     def root(self, value_id: int) -> int:
         """The value whose bytes ``value_id`` shows: itself, or its base when it is a view."""
         base = self.values[value_id].base
         return value_id if base is None else base
+
+    def home_ram(self) -> tuple[Value, ...]:
+        """Values that are resident in RAM all the time, in id order."""
+        return tuple(v for v in self.with_role(*HOME_RAM) if v.id not in self.card_homes)
+
+    def always_there(self, value_id: int) -> bool:
+        """Whether a root value has its home in RAM or flash, so that it is never paged."""
+        role = self.values[value_id].role
+        return role in HOME_FLASH or (role in HOME_RAM and value_id not in self.card_homes)
 
     def with_role(self, *roles: Role) -> tuple[Value, ...]:
         """All values with one of ``roles`` that are not views, in id order."""

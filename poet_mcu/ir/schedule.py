@@ -13,7 +13,9 @@ Meaning of the actions (``subject`` is a node id for COMPUTE, else a root value 
 - FREE ends the residency of the value.
 
 Values whose role has its home in RAM (parameters, state) are resident all the time, those with
-home flash are always readable; neither is ever paged or freed. Values that the host writes
+home flash are always readable; neither is ever paged or freed. The graph's ``card_homes`` are not
+resident when the step begins but have a written page, which a node that mutates them makes stale;
+when the step ends they have been written back and freed. Values that the host writes
 (inputs, labels) are resident and valid when the step begins. The graph's outputs are resident
 when the step ends, everything else but home RAM has been freed.
 """

@@ -20,7 +20,10 @@ from poet_mcu.ir.schedule import Action, ActionKind, Schedule
 def graph_text(graph: Graph) -> str:
     """All values, then all nodes, then the outputs; initial data as CRC-32 of its bytes."""
     lines = [f"graph {_quote(graph.name)}"]
-    lines += [_value_line(value, graph.initial.get(value.id)) for value in graph.values]
+    lines += [
+        _value_line(value, graph.initial.get(value.id), on_card=value.id in graph.card_homes)
+        for value in graph.values
+    ]
     lines += [_node_line(node) for node in graph.nodes]
     lines.append(f"outputs {_ids(graph.outputs)}")
     return "\n".join(lines) + "\n"
@@ -69,10 +72,14 @@ def _type_text(tensor: TensorType) -> str:
     return f"{tensor.dtype.name.lower()}[{','.join(str(d) for d in tensor.shape)}]"
 
 
-def _value_line(value: Value, data: npt.NDArray[np.generic] | None) -> str:
+def _value_line(
+    value: Value, data: npt.NDArray[np.generic] | None, *, on_card: bool = False
+) -> str:
     line = f"value {value.id} {_quote(value.name)} {_type_text(value.type)} {value.role.value}"
     if value.base is not None:
         line += f" view of {value.base}"
+    if on_card:
+        line += " home=card"
     if value.origin:
         line += f" origin={_quote(value.origin)}"
     if data is not None:

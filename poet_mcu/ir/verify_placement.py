@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import HOME_RAM, HOST_WRITTEN, Graph
+from poet_mcu.ir.graph import HOST_WRITTEN, Graph
 from poet_mcu.ir.placement import Page, Placement, Scratch, Slot
 from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.units import BLOCK_BYTES
@@ -71,7 +71,7 @@ def _walk(graph: Graph, schedule: Schedule) -> _Lives:
     lives = _Lives()
     end = len(schedule.actions)
     born = {value.id: 0 for value in graph.with_role(*HOST_WRITTEN)}
-    for value in graph.with_role(*HOME_RAM):
+    for value in graph.home_ram():
         lives.home.add(value.id)
         lives.intervals.append((value.id, 0, end))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, HOST_WRITTEN, Graph
+from poet_mcu.ir.graph import HOME_FLASH, HOST_WRITTEN, Graph
 from poet_mcu.ir.schedule import Action, ActionKind, Schedule
 
 
@@ -54,11 +54,11 @@ class _Walk:
         self.sizes = sizes
         self.once = not_recomputable | {node.id for node in graph.nodes if node.mutates}
         self.transfers_at_once = transfers_at_once
-        self.home = {v.id for v in graph.with_role(*HOME_RAM, *HOME_FLASH)}
+        self.home = {v.id for v in (*graph.home_ram(), *graph.with_role(*HOME_FLASH))}
         self.resident = {v.id for v in graph.with_role(*HOST_WRITTEN)}
         self.valid = set(self.resident)
         self.transfer: dict[int, ActionKind] = {}
-        self.on_card: set[int] = set()
+        self.on_card = set(graph.card_homes)
         self.computed: set[int] = set()
         self.mutated: set[int] = set()
         self.where = ""
@@ -91,6 +91,9 @@ class _Walk:
         absent = sorted(outputs - self.home - (self.resident & self.valid))
         if absent:
             self._fail("the graph's outputs resident and valid", f"values {absent} missing")
+        stale = sorted(self.graph.card_homes - self.on_card)
+        if stale:
+            self._fail("every home on the card up to date", f"values {stale} not written back")
         leaked = sorted(self.resident - outputs)
         if leaked:
             self._fail("everything else freed", f"values {leaked} still resident")
@@ -187,12 +190,16 @@ class _Walk:
             self._check_no_transfer(value)
             if value in self.resident:
                 self._fail(f"output {self._name(value)} not resident", "a value that is")
+        mutated = {self.graph.root(value) for value in node.mutates}
+        for value in mutated:
+            self._check_no_transfer(value)
+        self.on_card -= mutated
         for _, taken in action.in_place:
             self._end(taken)
         self.resident.update(outputs)
         self.valid.update(outputs)
         self.computed.add(node.id)
-        self.mutated.update(self.graph.root(value) for value in node.mutates)
+        self.mutated.update(mutated)
 
     def _check_turn(self, action: Action, inputs: list[int]) -> None:
         """Order of first computes, the recompute mark, and what may run again."""
@@ -222,7 +229,7 @@ class _Walk:
                 self._fail("an in-place output of this node", f"value {out}")
             if value not in inputs:
                 self._fail("an in-place input of this node", f"value {value}")
-            if value in self.home:
+            if value in self.home or value in self.graph.card_homes:
                 self._fail("an in-place input without a home", self._name(value))
             self._check_no_transfer(value)
             if self.sizes[out] > self.sizes[value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.graph import HOME_FLASH, Graph
@@ -43,11 +44,13 @@ class _Lowering:
     graph: Graph
     placement: Placement
     first_page: int
+    home_pages: Mapping[int, int]
 
     def __post_init__(self) -> None:
-        self.pages = {
-            page.value: self.first_page + i for i, page in enumerate(self.placement.pages)
-        }
+        own = [p.value for p in self.placement.pages if p.value not in self.home_pages]
+        self.pages = {value: self.first_page + i for i, value in enumerate(own)} | dict(
+            self.home_pages
+        )
         self.scratch = {s.action: s for s in self.placement.scratch}
 
     def slot(self, value: int, index: int, *, born: bool = False) -> Slot:
@@ -116,9 +119,13 @@ def lower(
     sizes: Mapping[int, int],
     name: str,
     first_page: int = 0,
+    home_pages: Mapping[int, int] = MappingProxyType({}),
 ) -> Program:
-    """The program of one step; its pages are numbered from ``first_page`` on."""
-    lowering = _Lowering(graph, placement, first_page)
+    """The program of one step; its pages are numbered from ``first_page`` on.
+
+    Except those of ``home_pages``: values whose page another step has numbered.
+    """
+    lowering = _Lowering(graph, placement, first_page, home_pages)
     end = len(schedule.actions)
     instructions = tuple(lowering.instruction(a, i) for i, a in enumerate(schedule.actions))
     homes = tuple(lowering.home(s) for s in placement.slots if s.first == 0 and _at_start(graph, s))
@@ -135,4 +142,4 @@ def lower(
 
 def _at_start(graph: Graph, slot: Slot) -> bool:
     produced = {graph.root(v) for node in graph.nodes for v in node.outputs}
-    return slot.value not in produced
+    return slot.value not in produced and slot.value not in graph.card_homes

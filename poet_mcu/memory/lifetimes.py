@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import HOME_RAM, HOST_WRITTEN, Graph
+from poet_mcu.ir.graph import HOST_WRITTEN, Graph
 from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.units import round_up
 
@@ -65,7 +65,7 @@ def lifetimes(
         InternalError: a size is missing or not padded, or a value ends that is not resident.
     """
     walk = _Walk(_Sizes(sizes, alignment_bytes))
-    home = tuple((v.id, walk.sizes.of(v.id)) for v in graph.with_role(*HOME_RAM))
+    home = tuple((v.id, walk.sizes.of(v.id)) for v in graph.home_ram())
     for value in graph.with_role(*HOST_WRITTEN):
         walk.begin(value.id, 0)
     scratch: list[tuple[int, int]] = []

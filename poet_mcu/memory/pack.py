@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from poet_mcu.ir.graph import Graph
 from poet_mcu.ir.placement import Placement, Scratch, Slot
@@ -33,24 +34,21 @@ def place(
     page_first_block: int,
     page_alignment_blocks: int = 1,
     node_budget: int = NODE_BUDGET,
+    home_blocks: Mapping[int, int] = MappingProxyType({}),
 ) -> Placement:
-    """The lowest placement found, the same on every run; values with a home in RAM lie lowest.
-
-    ``arena_bytes`` exceeds ``capacity_bytes`` if no packing within was found: the caller compares.
+    """The lowest placement found, always the same; above the capacity if none was found within.
 
     Args:
-        graph: what ``verify_graph`` accepts.
-        schedule: what ``verify_schedule`` accepts.
+        graph: verified; its values with a home in RAM will lie lowest.
+        schedule: verified; InternalError where it is not, or a size is not padded.
         sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
         workspace: scratch bytes by node id, rounded up to the alignment here.
         alignment_bytes: of every offset and size.
         capacity_bytes: bytes of the arena, home values included; None for no limit.
         page_first_block: first block that pages may use.
-        page_alignment_blocks: pages begin at a multiple of this many blocks.
-        node_budget: placements the exact search may try.
-
-    Raises:
-        InternalError: a size is not padded, or the schedule is not valid.
+        page_alignment_blocks: pages begin at its multiples.
+        node_budget: placements to try.
+        home_blocks: first blocks, by value id, of pages another step has placed.
     """
     lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
     items, owner = _items(lives)
@@ -59,7 +57,9 @@ def place(
     return Placement(
         slots=tuple(_slots(lives, packing, owner)),
         scratch=tuple(_scratch(lives, packing)),
-        pages=place_pages(schedule, sizes, page_first_block, page_alignment_blocks),
+        pages=place_pages(
+            schedule, sizes, page_first_block, page_alignment_blocks, graph.card_homes, home_blocks
+        ),
         arena_bytes=lives.home_bytes + packing.height,
         alignment_bytes=alignment_bytes,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.placement import Page
@@ -15,12 +16,15 @@ def place_pages(
     sizes: Mapping[int, int],
     first_block: int,
     alignment_blocks: int = 1,
+    homes: Collection[int] = (),
+    fixed: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[Page, ...]:
     """Pages of the values the schedule pages out, in the order of their first page-out.
 
     That order makes consecutive writes of a step run forward over the card. Every page begins at
     a multiple of ``alignment_blocks`` (counted from block 0) at or after ``first_block``, and no
-    two share an alignment unit.
+    two share an alignment unit. ``homes``, the values that live on the card, come first, by id;
+    where ``fixed`` names a first block (another step's page of the same value) that is it.
 
     Raises:
         InternalError: ``alignment_blocks`` or ``first_block`` is out of range.
@@ -31,9 +35,13 @@ def place_pages(
             f"{alignment_blocks}; fix the caller"
         )
     pages: list[Page] = []
-    paged = dict.fromkeys(a.subject for a in schedule.actions if a.kind is ActionKind.PAGE_OUT)
+    written = [a.subject for a in schedule.actions if a.kind is ActionKind.PAGE_OUT]
+    paged = dict.fromkeys([*sorted(homes), *written])
     block = first_block
     for value in paged:
+        if value in fixed:
+            pages.append(Page(value, fixed[value], blocks(sizes[value])))
+            continue
         block = round_up(block, alignment_blocks)
         pages.append(Page(value, block, blocks(sizes[value])))
         block += pages[-1].blocks

@@ -1,4 +1,4 @@
-"""Sum of two tensors of one shape: residual connections and gradients that meet."""
+"""Sum of two tensors: residual connections, biases that broadcast, gradients that meet."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import Node, TensorType, Value
+from poet_mcu.ops.broadcast import broadcast_kernel, reduce_to, result_shape
 from poet_mcu.ops.operator import (
     Array,
     Attrs,
@@ -21,16 +21,13 @@ from poet_mcu.ops.operator import (
 
 
 class Add(Operator):
-    """y = a + b, element by element; may run over either."""
+    """y = a + b over the shape both broadcast to; may run over an operand of that size."""
 
     name = "add"
     in_place = ((0, 0), (0, 1))
 
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-        if inputs[0].shape != inputs[1].shape:
-            shapes = f"{inputs[0].shape} and {inputs[1].shape}"
-            raise ModelError(f"expected two tensors of one shape, got {shapes}")
-        return (inputs[0],)
+        return (TensorType(result_shape(inputs[0].shape, inputs[1].shape)),)
 
     def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
         return (np.asarray(inputs[0], np.float32) + np.asarray(inputs[1], np.float32),)
@@ -39,7 +36,13 @@ class Add(Operator):
         return Cost("elementwise", elements=outputs[0].elements)
 
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
-        return vector_kernel("poet_add_fwd_f32", "add.c", ("in0", "in1", "out0"), outputs[0])
+        args = ("in0", "in1", "out0")
+        if inputs[0].shape == inputs[1].shape:
+            return vector_kernel("poet_add_fwd_f32", "add.c", args, outputs[0])
+        shapes = [kind.shape for kind in inputs]
+        return broadcast_kernel(
+            "poet_add_fwd_broadcast_f32", "elementwise.c", args, outputs[0].shape, shapes
+        )
 
     def gradient(
         self,
@@ -50,7 +53,10 @@ class Add(Operator):
         needs: Sequence[bool],
         build: Emitter,
     ) -> tuple[Value | None, ...]:
-        return grads[0], grads[0]
+        return tuple(
+            reduce_to(build, grads[0], value.shape, f"d_{value.name}") if need else None
+            for value, need in zip(inputs, needs, strict=True)
+        )
 
 
 OPERATORS = (Add(),)

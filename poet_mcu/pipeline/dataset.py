@@ -18,9 +18,9 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``x`` [samples, ...] float32 and ``y`` [samples, ...] int32 or float32."""
+    """``x`` and ``y`` [samples, ...], each int32 or float32."""
 
-    x: npt.NDArray[np.float32]
+    x: Array
     y: Array
     batch: int
 
@@ -63,7 +63,7 @@ def load_dataset(path: Path, input_type: TensorType, label_type: TensorType) -> 
         )
     if len(x) < batch:
         raise InputError(f"{path}: x: expected at least one batch of {batch} samples, got {len(x)}")
-    return Dataset(np.asarray(x, np.float32), y, batch)
+    return Dataset(x, y, batch)
 
 
 def _arrays(path: Path) -> tuple[Array, Array]:

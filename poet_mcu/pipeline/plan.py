@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,19 +26,21 @@ from poet_mcu.schedule import (
     Problem,
     Solution,
     SolveOptions,
+    fits,
     largest_working_set,
     shortest_deadline,
     simulate,
     solve,
 )
 from poet_mcu.schedule.pricing import make_problem
+from poet_mcu.training.order import orders
 from poet_mcu.units import format_bytes
 
 Progress = Callable[[str], None]
 
 METRIC_KEYS = (
-    "energy_j", "compute_j", "sd_j", "time_s", "stall_s", "sd_read_bytes", "sd_write_bytes",
-    "recomputes", "page_ins", "page_outs",
+    "energy_j", "compute_j", "sd_j", "wait_j", "time_s", "stall_s", "sd_read_bytes",
+    "sd_write_bytes", "recomputes", "page_ins", "page_outs",
 )  # fmt: skip
 
 
@@ -72,7 +75,8 @@ class Plan:
     @property
     def page_count(self) -> int:
         """Pages of both steps."""
-        return len(self.train.program.pages) + len(self.evaluation.program.pages)
+        own = len(self.evaluation.program.pages) - len(self.evaluation.graph.card_homes)
+        return len(self.train.program.pages) + own
 
 
 def _quiet(_: str) -> None:
@@ -86,14 +90,45 @@ def plan(options: Options, progress: Progress = _quiet) -> Plan:
     ModelError, BoardError and InputError for bad input.
     """
     progress("reading the model")
-    return plan_prepared(prepare(options), progress)
+    try:
+        return _best_order(prepare(options), progress)
+    except PlanInfeasible:
+        if options.home_parameters != "auto" or not options.paging:
+            raise
+    progress("nothing fits with the parameters in RAM: planning them on the card")
+    return _best_order(prepare(replace(options, home_parameters="card")), progress)
+
+
+def _best_order(prepared: Prepared, progress: Progress) -> Plan:
+    """The plan of the order that was chosen, or of the one whose training step costs least.
+
+    The first of equally good orders wins; a plan without overhead ends the search.
+    """
+    if prepared.options.order != "auto":
+        return plan_prepared(prepared, progress)
+    best: Prepared | None = None
+    least_j = math.inf
+    budget = budget_of(prepared.board, prepared.ram_bytes)
+    for name, graph in orders(prepared.train).items():
+        progress(f"trying the order {name}")
+        chosen = replace(prepared.options, order=name)
+        candidate = replace(prepared, train=graph, options=chosen)
+        try:
+            step = plan_step(graph, prepared.board, chosen, budget, _train_settings(candidate))
+        except NoPlan:
+            continue
+        if step.metrics.energy_j < least_j * (1 - 1e-9):
+            best, least_j = candidate, step.metrics.energy_j
+        if least_j <= step.problem.floor_j * (1 + 1e-9):
+            break
+    return plan_prepared(best or prepared, progress)
 
 
 def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     """``plan`` for a model that has been read."""
     options, board = prepared.options, prepared.board
     budget = budget_of(board, prepared.ram_bytes)
-    problem = make_problem(prepared.train, board, budget.arena_bytes, options.deadline_s)
+    problem = make_problem(prepared.train, board, budget.arena_bytes)
     fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
     if prepared.ram_bytes > board.sram.size_bytes:
         raise PlanInfeasible(
@@ -103,20 +138,15 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         )
     try:
         progress("planning the training step")
-        train = plan_step(
-            prepared.train,
-            board,
-            options,
-            budget,
-            StepSettings("train", options.strategy, options.deadline_s),
-        )
+        settings = _train_settings(prepared)
+        train = plan_step(prepared.train, board, options, budget, settings)
         progress("planning the evaluation")
         evaluation = plan_step(
             prepared.evaluation,
             board,
             replace(options, remat=False, paging=True),
             budget,
-            StepSettings("eval", "optimal", None, len(train.program.pages), train.region_blocks),
+            _evaluation_settings(train),
         )
     except NoPlan as error:
         raise _explain(prepared, budget, error, progress) from error
@@ -127,6 +157,19 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         "arena_bytes": evaluation.placement.arena_bytes
     }
     return Plan(prepared, budget, train, evaluation, facts)
+
+
+def _evaluation_settings(train: StepPlan) -> StepSettings:
+    """Pages of its own behind those of the training step, and the same homes on the card."""
+    first_page, first_block = len(train.program.pages), train.region_blocks
+    homes = train.card_homes
+    return StepSettings("eval", "optimal", None, first_page, first_block, shared_homes=homes)
+
+
+def _train_settings(prepared: Prepared) -> StepSettings:
+    options = prepared.options
+    deadline_s, most_written = prepared.deadline_s, options.max_write_bytes
+    return StepSettings("train", options.strategy, deadline_s, max_write_bytes=most_written)
 
 
 def _metrics(metrics: Metrics, fixed_bytes: int) -> dict[str, Any]:
@@ -160,8 +203,7 @@ def _entry(
 
 
 def _status(problem: Problem, metrics: Metrics) -> str:
-    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
-    return "infeasible" if late or metrics.peak_bytes > problem.memory_bytes else "feasible"
+    return "feasible" if fits(problem, metrics) else "infeasible"
 
 
 def baselines(prepared: Prepared, problem: Problem, fixed_bytes: int) -> dict[str, Any]:
@@ -187,7 +229,10 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
     options, problem = prepared.options, train.problem
     solution = train.solution
     status = solution.status.value if solution else "feasible"
-    full = make_problem(prepared.train, prepared.board, budget.arena_bytes, options.deadline_s)
+    full = make_problem(
+        prepared.train, prepared.board, budget.arena_bytes, prepared.deadline_s,
+        options.max_write_bytes,
+    )  # fmt: skip
     others = baselines(prepared, full, fixed_bytes)
     bytes_out = sum(t.nbytes for t in problem.tensors if t.at_start)
     facts = _entry(prepared, problem, fixed_bytes, status, train.metrics, solution)
@@ -197,6 +242,12 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "strategy": options.strategy,
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,
+        "order": options.order,
+        "home_parameters": "card" if train.graph.card_homes else "ram",
+        "card_home_bytes": sum(page.nbytes for page in train.card_homes.values()),
+        "max_write_bytes_per_step": options.max_write_bytes,
+        "training_steps": prepared.steps,
+        "training_deadline_s": options.deadline_s if prepared.steps else None,
         "parameter_bytes": train.home_bytes,
         "input_bytes": bytes_out,
         "arena_peak_bytes": train.arena_peak_bytes,
@@ -219,7 +270,7 @@ def _explain(
     facts: dict[str, Any] = {
         "status": "infeasible" if str(error) == "infeasible" else "unknown",
         "ram_bytes": prepared.ram_bytes,
-        "deadline_s": options.deadline_s,
+        "deadline_s": prepared.deadline_s,
     }
     if facts["status"] == "unknown":
         text = f"{who} within {options.time_limit_s:g} s of solving, got none and no proof"
@@ -232,7 +283,11 @@ def _explain(
     text = f"{who}{without} within {prepared.ram_bytes} bytes"
     if options.strategy != "optimal":
         text += f" by strategy {options.strategy}, got none; choose --strategy optimal, or"
-    if needed is not None and needed <= prepared.ram_bytes and options.deadline_s is not None:
+    fits_ram = needed is not None and needed <= prepared.ram_bytes
+    if fits_ram and options.max_write_bytes is not None:
+        text += f" and {options.max_write_bytes} bytes written a step, got none; "
+        text += "raise --max-write-bytes-per-step, --ram or --deadline"
+    elif fits_ram and options.deadline_s is not None:
         text += _deadline_text(prepared, budget, options, facts)
     else:
         text += (
@@ -265,6 +320,14 @@ def _deadline_text(
     facts["shortest_deadline_s"] = fastest
     shown = f"{fastest:.6g} s" if fastest is not None else "not known"
     return (
-        f" and {options.deadline_s:g} s, got none; the shortest deadline that works at this budget "
-        f"is {shown}"
+        f" and {prepared.deadline_s:g} s a step, got none; the shortest deadline that works at "
+        f"this budget is {shown}{_whole(prepared, fastest)}"
     )
+
+
+def _whole(prepared: Prepared, fastest_s: float | None) -> str:
+    """The shortest time of the whole training, where its deadline was given."""
+    if prepared.steps is None or fastest_s is None:
+        return ""
+    total_s = prepared.steps * fastest_s
+    return f" a step, {total_s:.6g} s for all {prepared.steps} steps"

@@ -13,6 +13,7 @@ _ROWS = (
     ("free_early", "free early, in place"),
     ("page_all", "page everything"),
     ("recompute_all", "recompute everything"),
+    ("sqrt_checkpoints", "square-root checkpoints"),
     ("paging_only", "best with paging only"),
     ("remat_only", "best with recompute only"),
 )

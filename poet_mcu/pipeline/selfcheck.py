@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import HOME_RAM, DType, Graph, Role
-from poet_mcu.ops.operator import Array
+from poet_mcu.ir.graph import HOME_RAM, DType, Graph, Phase, Role
+from poet_mcu.ops.operator import Array, ints
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.interpreter import Interpreter
 from poet_mcu.sim.plain import run_plain
@@ -20,21 +20,28 @@ _LR = 0.05
 
 
 def sample_feeds(graph: Graph, seed: int = 0) -> dict[int, Array]:
-    """Random inputs in [0, 1) and labels 0, 1, 2, ... that fit every class count."""
+    """Random inputs in [0, 1); labels and indices 0, 1, 2, ... that fit classes and tables."""
     rng = np.random.default_rng(seed)
     feeds: dict[int, Array] = {}
     for value in graph.with_role(Role.INPUT, Role.LABEL):
         if value.type.dtype is DType.I32:
             classes = _classes(graph, value.id)
-            feeds[value.id] = (np.arange(value.type.elements) % classes).astype(np.int32)
+            numbers = np.arange(value.type.elements, dtype=np.int32) % np.int32(classes)
+            feeds[value.id] = numbers.reshape(value.shape)
         else:
             feeds[value.id] = rng.random(value.shape, np.float32)
     return feeds
 
 
-def _classes(graph: Graph, label: int) -> int:
-    (node,) = (n for n in graph.nodes if label in n.inputs)
-    return graph.values[node.inputs[0]].shape[1]
+def _classes(graph: Graph, indices: int) -> int:
+    """How many numbers labels (classes of the logits) or indices (rows of a table) may be."""
+    readers = [
+        n for n in graph.nodes if indices in n.inputs and n.phase in (Phase.FORWARD, Phase.LOSS)
+    ]
+    return min(
+        (graph.values[n.inputs[0]].shape[ints({"axis": 1, **n.attrs}, "axis")[0]] for n in readers),
+        default=1,
+    )
 
 
 def check_program(plan: StepPlan) -> int:

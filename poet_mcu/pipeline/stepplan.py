@@ -7,13 +7,14 @@ state; where the whole exceeds the budget, the planner gets that much less and s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from poet_mcu.board.schema import Board
 from poet_mcu.errors import Infeasible
 from poet_mcu.ir.graph import Graph
 from poet_mcu.ir.placement import Placement
-from poet_mcu.ir.program import Program
+from poet_mcu.ir.program import PageRange, Program
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.ir.verify_placement import verify_placement
 from poet_mcu.ir.verify_program import verify_program
@@ -28,6 +29,7 @@ from poet_mcu.schedule import (
     Solution,
     SolveOptions,
     SolveStatus,
+    fits,
     free_early,
     keep_all,
     minimum_memory,
@@ -35,6 +37,7 @@ from poet_mcu.schedule import (
     recompute_all,
     simulate,
     solve,
+    sqrt_checkpoints,
 )
 from poet_mcu.schedule.pricing import (
     home_bytes,
@@ -53,6 +56,7 @@ BASELINES: Mapping[str, Callable[[Problem], Schedule]] = {
     "free-early": free_early,
     "page-all": page_all,
     "recompute-all": recompute_all,
+    "sqrt-checkpoints": sqrt_checkpoints,
 }
 
 
@@ -89,6 +93,12 @@ class StepPlan:
     region_blocks: int
 
     @property
+    def card_homes(self) -> Mapping[str, PageRange]:
+        """Pages of the values that live on the card, by the value's name."""
+        names = {v: self.graph.values[v].name for v in self.graph.card_homes}
+        return {names[p.value]: p for p in self.program.pages if p.value in names}
+
+    @property
     def arena_peak_bytes(self) -> int:
         """Largest sum of live arena bytes: parameters, values, workspace, all padded."""
         return self.home_bytes + self.metrics.peak_bytes
@@ -108,6 +118,10 @@ class StepSettings:
     deadline_s: float | None = None
     first_page: int = 0
     first_block: int = 1
+    max_write_bytes: int | None = None
+    shared_homes: Mapping[str, PageRange] = field(  # by name, of another step
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 class NoPlan(Infeasible):
@@ -138,7 +152,7 @@ def plan_step(
     """Plan one graph. Raises NoPlan when no schedule or no placement fits.
 
     Shrinks what the planner gets by the excess of the placed plan; where that goes below what any
-    plan needs, searches between the two by halves.
+    plan needs, searches between the two by halves, and ends with the plan of least memory.
     """
     alignment = board.arena.alignment_bytes
     too_small, too_large = -1, max(0, budget.arena_bytes) + 1
@@ -172,8 +186,12 @@ def _frugal(
 
     It may have fewer pages, whose states cost a few bytes each.
     """
-    problem = make_problem(graph, board, budget.arena_bytes, settings.deadline_s)
+    problem = make_problem(
+        graph, board, budget.arena_bytes, settings.deadline_s, settings.max_write_bytes
+    )
     smallest = minimum_memory(problem, solve_options(options))
+    if not fits(problem, simulate(problem, smallest.schedule)):
+        return None  # it may miss the deadline or the limit on writes
     plan = _placed(graph, board, problem, smallest.schedule, None, settings)
     return plan if plan.ram_bytes <= budget.arena_bytes else None
 
@@ -217,7 +235,7 @@ def least_ram(
 def _attempt(
     graph: Graph, board: Board, options: Options, arena_bytes: int, settings: StepSettings
 ) -> StepPlan:
-    problem = make_problem(graph, board, arena_bytes, settings.deadline_s)
+    problem = make_problem(graph, board, arena_bytes, settings.deadline_s, settings.max_write_bytes)
     schedule, solution = _schedule(problem, options, settings.strategy)
     return _placed(graph, board, problem, schedule, solution, settings)
 
@@ -237,15 +255,19 @@ def _placed(
     homes = home_bytes(graph, sizes)
     capacity = problem.memory_bytes + homes
     verify_schedule(graph, schedule, sizes, not_recomputable(graph))
+    shared = settings.shared_homes
+    homed = {v.id: shared[v.name] for v in graph.values if v.name in shared}
     placement = place(
-        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS
-    )
+        graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS,
+        home_blocks={value: page.first_block for value, page in homed.items()},
+    )  # fmt: skip
     region = region_end_block(placement.pages, first_block)
     verify_placement(
         graph, schedule, sizes, scratch, placement, None, region,
-        first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
+        1 if homed else first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
     )  # fmt: skip
-    program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page)
+    numbers = {value: page.number for value, page in homed.items()}
+    program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page, numbers)
     verify_program(graph, schedule, placement, program, region)
     return StepPlan(graph, problem, schedule, metrics, solution, placement, program, homes, region)
 
@@ -260,7 +282,6 @@ def _schedule(
         return solution.schedule, solution
     schedule = BASELINES[strategy](problem)
     metrics = simulate(problem, schedule)
-    late = problem.deadline_s is not None and metrics.time_s > problem.deadline_s * (1 + 1e-9)
-    if metrics.peak_bytes > problem.memory_bytes or late:
+    if not fits(problem, metrics):
         raise NoPlan(problem, "infeasible")
     return schedule, None

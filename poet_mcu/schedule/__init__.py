@@ -1,7 +1,13 @@
 """The planner: which tensor is kept, paged or recomputed, and when, for the least energy."""
 
 from poet_mcu.schedule.backend import SolveStatus
-from poet_mcu.schedule.baselines import free_early, keep_all, page_all, recompute_all
+from poet_mcu.schedule.baselines import (
+    free_early,
+    keep_all,
+    page_all,
+    recompute_all,
+    sqrt_checkpoints,
+)
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.executor import Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.limits import MinimumMemory, minimum_memory, shortest_deadline
@@ -29,4 +35,5 @@ __all__ = [
     "shortest_deadline",
     "simulate",
     "solve",
+    "sqrt_checkpoints",
 ]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from poet_mcu.ir.schedule import Schedule
-from poet_mcu.schedule.decode import Visit, emit
+from poet_mcu.schedule.decode import Visit, emit, prune
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.touch import Steps, expand
 
 
 def _base_visits(expanded: Steps) -> list[Visit]:
-    return [Visit(k, frozenset(), optional=False) for k in range(len(expanded.steps))]
+    first = expanded.first_reads()
+    return [
+        Visit(k, frozenset(first.get(k, ())), optional=False) for k in range(len(expanded.steps))
+    ]
 
 
 def keep_all(problem: Problem) -> Schedule:
@@ -22,6 +27,9 @@ def keep_all(problem: Problem) -> Schedule:
     reads = expanded.base_reads()
     hold: dict[int, int] = {}
     for i, producer in expanded.producers().items():
+        if expanded.tensors[i].at_start_paged:
+            hold[i] = max(reads[i], default=producer)
+            continue
         if expanded.steps[producer].backward:
             continue
         forward = [k for k in reads[i] if not expanded.steps[k].backward]
@@ -55,7 +63,7 @@ def page_all(problem: Problem) -> Schedule:
             continue
         last = producer
         for k in reads[i]:
-            if k > last + 1:
+            if k > last + 1 or (last == 0 and expanded.tensors[i].at_start_paged):
                 paged[k].add(i)
             last = k
     visits = [Visit(k, frozenset(some), optional=False) for k, some in enumerate(paged)]
@@ -69,24 +77,69 @@ def recompute_all(problem: Problem) -> Schedule:
     """
     expanded = expand(problem)
     producers = expanded.producers()
+    first = expanded.first_reads()
     visits: list[Visit] = []
     for k, step in enumerate(expanded.steps):
         if step.backward and step.op_id is not None:
             again = _needed_again(expanded, producers, k)
             visits += [Visit(j, frozenset(), optional=True) for j in again]
-        visits.append(Visit(k, frozenset(), optional=False))
+        visits.append(Visit(k, frozenset(first.get(k, ())), optional=False))
     return emit(expanded, visits)
 
 
 def _needed_again(expanded: Steps, producers: dict[int, int], stage: int) -> list[int]:
     """Recomputable forward steps that ``stage`` depends on, ascending."""
     found: set[int] = set()
+    changed = expanded.changed_before(stage)
     stack = [producers[i] for i in expanded.steps[stage].reads]
     while stack:
         k = stack.pop()
         step = expanded.steps[k]
-        if k in found or not step.recomputable or step.backward:
+        stale = changed.intersection(step.reads)
+        if k in found or not step.recomputable or step.backward or stale:
             continue
         found.add(k)
         stack.extend(producers[i] for i in step.reads)
     return sorted(found)
+
+
+def sqrt_checkpoints(problem: Problem) -> Schedule:
+    """Square-root checkpoints (Chen et al., arXiv 1604.06174) on the order of the forward ops.
+
+    Their n ops are cut into segments of about sqrt(n). What crosses the end of a segment is kept;
+    the first backward op that needs more of a segment makes all of it again, once, and it stays
+    until its last use.
+    """
+    expanded = expand(problem)
+    producers = expanded.producers()
+    forward = [k for k, step in enumerate(expanded.steps) if step.op_id is not None]
+    forward = [k for k in forward if not expanded.steps[k].backward]
+    length = max(1, math.ceil(math.sqrt(len(forward))))
+    segment = {k: n // length for n, k in enumerate(forward)}
+    crossing = {
+        i
+        for k in forward
+        for i in expanded.steps[k].reads
+        if segment.get(producers[i], segment[k]) != segment[k]
+    }
+    first = expanded.first_reads()
+    visits: list[Visit] = []
+    done: set[int] = set()
+    for k, step in enumerate(expanded.steps):
+        if step.backward and step.op_id is not None:
+            reads = [i for i in step.reads if producers[i] in segment and i not in crossing]
+            needed = {segment[producers[i]] for i in reads} - done
+            changed = expanded.changed_before(k)
+            for j in forward:
+                stale = changed.intersection(expanded.steps[j].reads)
+                if segment[j] in needed and not stale and _dropped(expanded, j, crossing):
+                    visits.append(Visit(j, frozenset(), optional=True))
+            done |= needed
+        visits.append(Visit(k, frozenset(first.get(k, ())), optional=False))
+    return emit(expanded, prune(expanded, visits))
+
+
+def _dropped(expanded: Steps, k: int, crossing: set[int]) -> bool:
+    """Whether step ``k`` may be and has to be run again: it is pure and writes no checkpoint."""
+    step = expanded.steps[k]
+    return step.recomputable and not crossing.intersection(step.writes)

@@ -25,7 +25,8 @@ def _pinned(expanded: Steps, *, paging: bool, remat: bool) -> list[int]:
         )
         if droppable or not reads[i]:
             continue
-        for k in range(producer + 1, reads[i][-1]):
+        first = reads[i][0] if expanded.tensors[i].at_start_paged else producer
+        for k in range(first + 1, reads[i][-1]):
             if k not in reads[i]:
                 pinned[k] += expanded.tensors[i].nbytes
     return pinned

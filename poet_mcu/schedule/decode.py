@@ -118,7 +118,8 @@ def emit(
     """The actions of ``visits``.
 
     ``hold`` keeps a tensor at least until the given step has run (only for plans that never
-    recompute it). A tensor with a page-in is written to the card right after its first production.
+    recompute it). A tensor with a page-in is written to the card right after its first production,
+    unless its home is there, and a home that an op has overwritten right after that op.
     Raises InternalError when a read has no source.
     """
     kept = _kept_after(expanded, visits, dict(hold or {}))
@@ -135,7 +136,10 @@ def emit(
             pairs = best_pairs(expanded, step.in_place, dying) if in_place else ()
             actions.append(_compute(expanded, step, pairs, recompute=visit.step in seen))
             taken = {i for _, i in pairs}
-            actions += _free(expanded, sorted(dying - taken))
+            updated = sorted(i for i in step.mutates if expanded.tensors[i].at_end_paged)
+            actions += _free(expanded, sorted(dying - taken - set(updated)))
+            actions += _transfer(expanded, ActionKind.PAGE_OUT, updated)
+            actions += _free(expanded, updated)
             resident -= dying
         fresh = () if visit.step in seen else step.writes
         actions += _transfer(expanded, ActionKind.PAGE_OUT, [i for i in fresh if i in paged])
@@ -167,3 +171,100 @@ def _free(expanded: Steps, positions: Sequence[int]) -> list[Action]:
 def decode(layout: Layout, decisions: Decisions) -> Schedule:
     """The schedule of ``decisions``: useless runs dropped, in place wherever the input dies."""
     return emit(layout.steps, prune(layout.steps, visits_of(layout, decisions)))
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """When transfers run: [first, last), visits that run beside them; first == last waits at once.
+
+    ``ins`` by tensor position and the visit that reads it, ``outs`` by tensor position. A transfer
+    starts in front of visit ``first`` and is waited for in front of visit ``last``.
+    """
+
+    ins: Mapping[tuple[int, int], tuple[int, int]]
+    outs: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    kind: ActionKind
+    tensor: int
+    first: int
+    last: int
+
+
+def emit_windows(expanded: Steps, visits: Sequence[Visit], windows: Windows) -> Schedule:
+    """The actions of ``visits`` with transfers beside them; one transfer is under way at a time.
+
+    Raises InternalError when a read has no source.
+    """
+    paged = [{i for i, v in windows.ins if v == each} for each in range(len(visits))]
+    visits = [replace(visit, page_in=frozenset(paged[v])) for v, visit in enumerate(visits)]
+    kept = _kept_after(expanded, visits, {})
+    until = _kept_for_transfers(expanded, visits, kept, windows)
+    transfers = [_Transfer(ActionKind.PAGE_OUT, i, *w) for i, w in sorted(windows.outs.items())]
+    transfers += [_Transfer(ActionKind.PAGE_IN, i, *w) for (i, _), w in sorted(windows.ins.items())]
+    actions: list[Action] = []
+    seen: set[int] = set()
+    resident: set[int] = set()
+    for v, visit in enumerate(visits):
+        actions += _gap(expanded, transfers, v, kept[v - 1] if v else set(), resident)
+        step = expanded.steps[visit.step]
+        dying = resident - until[v]
+        if step.op_id is not None:
+            pairs = best_pairs(expanded, step.in_place, dying)
+            actions.append(_compute(expanded, step, pairs, recompute=visit.step in seen))
+            actions += _free(expanded, sorted(dying - {i for _, i in pairs}))
+            resident -= dying
+        actions += _free(expanded, [i for i in step.writes if i not in until[v]])
+        resident |= until[v].intersection(step.writes)
+        seen.add(visit.step)
+    return Schedule(tuple(actions))
+
+
+def _kept_for_transfers(
+    expanded: Steps, visits: Sequence[Visit], kept: Sequence[set[int]], windows: Windows
+) -> list[set[int]]:
+    """``kept`` and what a transfer holds: a page-out from the last use in front of it."""
+    until = [set(some) for some in kept]
+    for (i, v), (first, _) in windows.ins.items():
+        for between in range(first, v):
+            until[between].add(i)
+    for i, (first, last) in windows.outs.items():
+        steps = [expanded.steps[visit.step] for visit in visits[:first]]
+        used = max(v for v, step in enumerate(steps) if i in (*step.reads, *step.writes))
+        for between in range(used, last):
+            until[between].add(i)
+    return until
+
+
+def _gap(
+    expanded: Steps, transfers: Sequence[_Transfer], v: int, kept: set[int], resident: set[int]
+) -> list[Action]:
+    """Actions in front of visit ``v``: ends, transfers waited for at once, a start."""
+    actions: list[Action] = []
+
+    def act(kind: ActionKind, i: int) -> None:
+        actions.append(Action(kind, expanded.tensors[i].id))
+
+    def end(transfer: _Transfer) -> None:
+        act(ActionKind.WAIT, transfer.tensor)
+        if transfer.kind is ActionKind.PAGE_OUT and transfer.tensor not in kept:
+            act(ActionKind.FREE, transfer.tensor)
+            resident.discard(transfer.tensor)
+
+    def start(transfer: _Transfer) -> None:
+        act(transfer.kind, transfer.tensor)
+        resident.add(transfer.tensor)
+
+    for transfer in transfers:
+        if transfer.first < v == transfer.last:
+            end(transfer)
+    for transfer in transfers:
+        if transfer.first == transfer.last == v:
+            start(transfer)
+            end(transfer)
+    for transfer in transfers:
+        if transfer.first == v < transfer.last:
+            start(transfer)
+    return actions

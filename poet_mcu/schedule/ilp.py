@@ -11,7 +11,15 @@ Symbols (the paper's letters, on slots and touches instead of stages and nodes):
     a[s,o,i] the run of slot s writes output o over input i
 
 Contents never change, so one early write is as good as any other while transfers block the CPU.
-Rows: memory at every slot, dense (cover cuts work on dense rows), and the deadline.
+Rows: memory at every slot, dense (cover cuts work on dense rows), deadline, and bytes written.
+A home on the card has its page from the start (no p) and is absent at its first touch (u = 0);
+its page-out behind an update is the same in every plan and stands in the offset.
+
+With overlap this program is a relaxation: transfers take bytes as if they blocked, and
+
+    q        seconds of stall, at least the bus time beyond all compute
+
+stands for every wait. ``bus.py`` says where transfers really go.
 """
 
 from __future__ import annotations
@@ -57,6 +65,7 @@ class Formulation:
     R: dict[int, pulp.LpVariable] = field(default_factory=dict)
     z: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
     p: dict[int, pulp.LpVariable] = field(default_factory=dict)
+    q: pulp.LpVariable | None = None
     h: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
 
     def decisions(self, values: Mapping[str, float]) -> Decisions:
@@ -86,7 +95,7 @@ def column(
     return make(name, low, high, kind)
 
 
-class _Builder:
+class Builder:
     """Adds columns and rows for one layout."""
 
     def __init__(self, problem: Problem, layout: Layout, switches: Switches) -> None:
@@ -98,14 +107,23 @@ class _Builder:
         self.memory: list[list[Term]] = [[] for _ in layout.slots]
         self.joules: list[tuple[pulp.LpVariable, float]] = []
         self.seconds: list[tuple[pulp.LpVariable, float]] = []
+        self.bus: list[tuple[pulp.LpVariable, float]] = []
+        self.written: list[tuple[pulp.LpVariable, float]] = []
         self.rows = 0
+        self.over: dict[tuple[int, int, int], pulp.LpVariable] = {}  # a
+        self.fixed_s = fixed_s(problem)
+        self.fixed_j = problem.base_j + sum(t.page_out_j for t in problem.forced_writes)
 
     def step(self, slot: int) -> Step:
         return self.layout.steps.steps[self.layout.slots[slot].step]
 
+    def always(self, slot: int) -> bool:
+        """Whether the slot runs in every plan."""
+        return self.layout.slots[slot].base
+
     def run(self, slot: int) -> Term:
-        """R of the slot as a term; constant for base slots."""
-        return (None, 1.0) if self.layout.slots[slot].base else (self.out.R[slot], 1.0)
+        """R of the slot as a term; constant for slots that always run."""
+        return (None, 1.0) if self.always(slot) else (self.out.R[slot], 1.0)
 
     def binary(self, name: str) -> pulp.LpVariable:
         return column(self.model, name, 0.0, 1.0, pulp.LpBinary)
@@ -126,9 +144,24 @@ class _Builder:
         self.model.addConstraint(row)
         self.rows += 1
 
+    def fill(self) -> None:
+        """All columns and rows, and the objective."""
+        self.runs()
+        self.workspace()
+        for i in range(len(self.layout.steps.tensors)):
+            self.residency(i)
+        for s in range(len(self.layout.slots)):
+            self.in_place(s)
+        self.waits()
+        if self.switches.goal is not Goal.MEMORY:
+            self.objective()
+        self.memory_rows()
+        self.deadline()
+        self.wear()
+
     def runs(self) -> None:
-        for s, slot in enumerate(self.layout.slots):
-            if slot.base:
+        for s in range(len(self.layout.slots)):
+            if self.always(s):
                 continue
             self.out.R[s] = self.binary(f"R_{s}")
             self.joules.append((self.out.R[s], self.step(s).compute_j))
@@ -150,10 +183,10 @@ class _Builder:
     def residency(self, i: int) -> None:
         """Columns and rows of tensor ``i``, in the order of its touches."""
         tensor, touches = self.layout.steps.tensors[i], self.layout.touches[i]
-        pageable = self.switches.paging and tensor.pageable
-        used: list[Term] = [(None, 1.0)]
+        pageable = (self.switches.paging and tensor.pageable) or tensor.at_start_paged
+        used: list[Term] = [] if tensor.at_start_paged else [(None, 1.0)]
         nbytes = float(tensor.nbytes)
-        if touches:
+        if touches and used:
             self.memory[touches[0].slot].append((None, nbytes))
         for j in range(1, len(touches)):
             touch = touches[j]
@@ -174,7 +207,7 @@ class _Builder:
         sources: list[Term] = [(held, 1.0)]
         if pageable:
             sources.append((self.page_in(i, slot), 1.0))
-        if self.layout.slots[slot].base:
+        if self.always(slot):
             self.add(sources, pulp.LpConstraintEQ, 1.0)
             return [(None, 1.0)]
         used = self.unit(f"u_{i}_{j}")
@@ -186,24 +219,54 @@ class _Builder:
         return [(used, 1.0)]
 
     def page_in(self, i: int, slot: int) -> pulp.LpVariable:
-        """z of a read; makes p of the tensor at its first."""
+        """z of a read; makes p of the tensor at its first, unless its home is the card."""
         tensor = self.layout.steps.tensors[i]
-        if i not in self.out.p:
+        if i not in self.out.p and not tensor.at_start_paged:
             self.out.p[i] = self.binary(f"p_{i}")
             self.joules.append((self.out.p[i], tensor.page_out_j))
-            self.seconds.append((self.out.p[i], tensor.page_out_s))
+            self.bus.append((self.out.p[i], tensor.page_out_s))
+            self.written.append((self.out.p[i], float(tensor.nbytes)))
         var = self.out.z[i, slot] = self.binary(f"z_{i}_{slot}")
         self.joules.append((var, tensor.page_in_j))
-        self.seconds.append((var, tensor.page_in_s))
-        self.add([(var, 1.0), (self.out.p[i], -1.0)], pulp.LpConstraintLE, 0.0)
+        self.bus.append((var, tensor.page_in_s))
+        if i in self.out.p:
+            self.add([(var, 1.0), (self.out.p[i], -1.0)], pulp.LpConstraintLE, 0.0)
         return var
+
+    def waits(self) -> None:
+        """What transfers add to the time: all of it, or with overlap what exceeds the compute."""
+        if not self.problem.overlap:
+            self.seconds += self.bus
+            return
+        compute_s = self.problem.base_s
+        forced_s = sum(t.page_out_s for t in self.problem.forced_writes)
+        most_s = forced_s + sum(f for _, f in self.bus)
+        stall = self.out.q = column(self.model, "q", 0.0, max(most_s, 0.0))
+        unit = max(most_s, compute_s) or 1.0
+        terms: list[Term] = [(v, f / unit) for v, f in self.bus]
+        terms += [(v, -f / unit) for v, f in self.seconds]
+        terms.append((stall, -1.0 / unit))
+        self.add(terms, pulp.LpConstraintLE, (compute_s - forced_s) / unit)
+        self.joules.append((stall, self.problem.wait_w))
+        self.seconds.append((stall, 1.0))
+
+    def wear(self) -> None:
+        """Bytes written <= the limit."""
+        limit = self.problem.max_write_bytes
+        if limit is None:
+            return
+        left = limit - sum(t.nbytes for t in self.problem.forced_writes)
+        unit = float(max(left, 1))
+        terms: list[Term] = [(v, f * ROW_SCALE / unit) for v, f in self.written]
+        if sum(f for _, f in self.written) > left:
+            self.add(terms, pulp.LpConstraintLE, left * ROW_SCALE / unit + 1e-5 * ROW_SCALE / unit)
 
     def in_place(self, s: int) -> None:
         """Columns a of slot ``s``: an input is written over when it is not held behind it."""
         step = self.step(s)
         by_buffer: dict[tuple[str, int], list[Term]] = {}
         for o, i in step.in_place:
-            var = self.unit(f"a_{s}_{o}_{i}")
+            var = self.over[s, o, i] = self.unit(f"a_{s}_{o}_{i}")
             run, _ = self.run(s)
             if run is not None:
                 self.add([(var, 1.0), (run, -1.0)], pulp.LpConstraintLE, 0.0)
@@ -251,21 +314,27 @@ class _Builder:
         """Seconds beyond the base run <= what the deadline leaves."""
         if self.problem.deadline_s is None or self.switches.goal is Goal.TIME:
             return
-        spare_s = max(self.problem.deadline_s - self.problem.base_s, 0.0)
+        spare_s = max(self.problem.deadline_s - self.fixed_s, 0.0)
         unit = spare_s or self.problem.base_s or 1.0
         terms: list[Term] = [(v, f * ROW_SCALE / unit) for v, f in self.seconds if f]
         if sum(f for _, f in terms) > spare_s * ROW_SCALE / unit:
             self.add(terms, pulp.LpConstraintLE, spare_s * ROW_SCALE / unit)
 
     def objective(self) -> None:
-        costs, base = self.joules, self.problem.base_j
+        costs, base = self.joules, self.fixed_j
         if self.switches.goal is Goal.TIME:
-            costs, base = self.seconds, self.problem.base_s
+            costs, base = self.seconds, self.fixed_s
         self.out.offset = base
         self.out.scale = SCALE / (base or max((f for _, f in costs), default=1.0) or 1.0)
         self.model.setObjective(
             pulp.LpAffineExpression({v: f * self.out.scale for v, f in costs if f})
         )
+
+
+def fixed_s(problem: Problem) -> float:
+    """Seconds of every op once and, where transfers block, of the forced writes."""
+    moved_s = 0.0 if problem.overlap else sum(t.page_out_s for t in problem.forced_writes)
+    return problem.base_s + moved_s
 
 
 def grain_bytes(problem: Problem) -> int:
@@ -276,15 +345,6 @@ def grain_bytes(problem: Problem) -> int:
 
 def formulate(problem: Problem, layout: Layout, switches: Switches) -> Formulation:
     """The integer program of ``problem`` over the slots of ``layout``."""
-    builder = _Builder(problem, layout, switches)
-    builder.runs()
-    builder.workspace()
-    for i in range(len(layout.steps.tensors)):
-        builder.residency(i)
-    for s in range(len(layout.slots)):
-        builder.in_place(s)
-    if switches.goal is not Goal.MEMORY:
-        builder.objective()
-    builder.memory_rows()
-    builder.deadline()
+    builder = Builder(problem, layout, switches)
+    builder.fill()
     return builder.out

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from poet_mcu.errors import Infeasible
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Backend, Limits, SolveStatus
 from poet_mcu.schedule.bounds import largest_working_set
-from poet_mcu.schedule.decode import decode
+from poet_mcu.schedule.decode import decode, prune, visits_of
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, fits, simulate
 from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate, grain_bytes
 from poet_mcu.schedule.planner import (
@@ -21,6 +22,7 @@ from poet_mcu.schedule.planner import (
     proven_infeasible,
 )
 from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.search_bus import fastest
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout
 
@@ -48,9 +50,9 @@ def minimum_memory(
     """
     options = options or SolveOptions()
     began_s = time.monotonic()
-    if problem.deadline_s is not None and problem.base_s > problem.deadline_s * (1 + TIME_SLACK):
+    if problem.deadline_s is not None and problem.floor_s > problem.deadline_s * (1 + TIME_SLACK):
         raise Infeasible(
-            f"{problem.name}: deadline: expected at least {problem.base_s:.6g} s, the time of "
+            f"{problem.name}: deadline: expected at least {problem.floor_s:.6g} s, the time of "
             f"every op once, got {problem.deadline_s:.6g} s; allow more time"
         )
     proven, name = largest_working_set(problem, paging=options.paging, remat=options.remat)
@@ -97,7 +99,8 @@ def shortest_deadline(
 ) -> float | None:
     """Seconds of the fastest plan found within ``memory_bytes``; None when none was found.
 
-    Proven shortest unless the solver stops at its limit. ``problem.deadline_s`` is not used.
+    Proven shortest unless the solver stops at its limit or transfers overlap compute (then what
+    runs again was chosen by a relaxation). ``problem.deadline_s`` is not used.
     """
     options = options or SolveOptions()
     patient = replace(problem, deadline_s=None)
@@ -105,7 +108,7 @@ def shortest_deadline(
         return None
     plans = feasible_baselines(patient, options)
     best: Metrics | None = min((p.metrics for p in plans), key=lambda m: m.time_s, default=None)
-    if best is not None and best.time_s <= problem.base_s:
+    if best is not None and best.time_s <= problem.floor_s * (1 + 1e-12):
         return best.time_s
     slots, _ = full_layout(problem, options)
     form = formulate(patient, slots, Switches(options.paging, Goal.TIME))
@@ -117,7 +120,28 @@ def shortest_deadline(
     if answer.status is SolveStatus.INFEASIBLE:
         return None
     if answer.values is not None:
-        metrics = simulate(patient, decode(slots, form.decisions(answer.values)))
+        schedule = _fast_plan(patient, slots, form, answer.values, options, backend)
+        metrics = simulate(patient, schedule)
         if fits(patient, metrics) and (best is None or metrics.time_s < best.time_s):
             best = metrics
     return None if best is None else best.time_s
+
+
+def _fast_plan(
+    problem: Problem,
+    slots: Layout,
+    form: Formulation,
+    values: Mapping[str, float],
+    options: SolveOptions,
+    backend: Backend | None,
+) -> Schedule:
+    """The solver's plan; with overlap its transfers placed for the least time."""
+    decisions = form.decisions(values)
+    if problem.overlap:
+        visits = prune(slots.steps, visits_of(slots, decisions))
+        limits = Limits(options.time_limit_s)
+        solver = backend or BACKENDS[options.solver]
+        found = fastest(problem, slots, visits, solver, limits, paging=options.paging)
+        if found is not None:
+            return found
+    return decode(slots, decisions)

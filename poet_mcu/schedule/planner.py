@@ -21,6 +21,7 @@ from poet_mcu.schedule.highs import Highs
 from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
 from poet_mcu.schedule.improve import improve
 from poet_mcu.schedule.problem import Problem
+from poet_mcu.schedule.search_bus import BusSearch
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout, layout
 
@@ -126,8 +127,12 @@ def full_layout(problem: Problem, options: SolveOptions) -> tuple[Layout, bool]:
 def proven_infeasible(problem: Problem, options: SolveOptions) -> bool:
     """Whether one op alone exceeds the budget, or the base run the deadline."""
     need, _ = largest_working_set(problem, paging=options.paging, remat=options.remat)
-    late = problem.deadline_s is not None and problem.base_s > problem.deadline_s * (1 + TIME_SLACK)
-    return need > problem.memory_bytes or late
+    late = problem.deadline_s is not None and problem.floor_s > problem.deadline_s * (
+        1 + TIME_SLACK
+    )
+    written = sum(t.nbytes for t in problem.forced_writes)
+    worn = problem.max_write_bytes is not None and written > problem.max_write_bytes
+    return need > problem.memory_bytes or late or worn
 
 
 def solve(
@@ -151,7 +156,7 @@ class _Search:
         self.backend = backend
         self.began_s = time.monotonic()
         self.best: Plan | None = None
-        self.lower_j = problem.base_j
+        self.lower_j = problem.floor_j
         self.exact = True
 
     @property
@@ -163,13 +168,38 @@ class _Search:
             return self.solution(SolveStatus.INFEASIBLE)
         for plan in feasible_baselines(self.problem, self.options):
             self.offer(plan.schedule)
-        if self.best is not None and self.best.metrics.energy_j <= self.problem.base_j:
+        if self.best is not None and self.best.metrics.energy_j <= self.problem.floor_j * (
+            1 + 1e-12
+        ):
             return self.solution(SolveStatus.OPTIMAL)
         slots, complete = full_layout(self.problem, self.options)
-        status = self.search(slots)
+        search = self.search_bus if self.problem.overlap else self.search
+        status = search(slots)
         if status is SolveStatus.INFEASIBLE and not complete:
-            status = self.search(layout(self.problem, remat=True, forward=True))
+            status = search(layout(self.problem, remat=True, forward=True))
         return self.solution(status)
+
+    def search_bus(self, slots: Layout) -> SolveStatus:
+        """Solve over ``slots`` with transfers beside compute."""
+        self.exact = len(slots.slots) <= EXACT_SLOTS
+
+        def bound(joules: float) -> None:
+            self.lower_j = max(self.lower_j, joules)
+            self.tell()
+
+        gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
+        bus = BusSearch(
+            self.problem, self.backend, self.options.paging, gaps,
+            lambda: self.left_s, self.offer, bound, self.done,
+        )  # fmt: skip
+        return bus.run(slots)
+
+    def done(self) -> bool:
+        """Whether the best plan is as good as the size of the graph asks for."""
+        if self.best is None or not self.exact:
+            return self.near()
+        energy_j = self.best.metrics.energy_j
+        return energy_j - self.lower_j <= CLOSED_GAP * energy_j
 
     def offer(self, schedule: Schedule) -> bool:
         """Keep ``schedule`` when it is valid, fits and is better; whether it fits."""

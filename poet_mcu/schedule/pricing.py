@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from poet_mcu.board.schema import Board
 from poet_mcu.cost import node_price, page_in_price, page_out_price
@@ -11,8 +12,6 @@ from poet_mcu.ops.operator import Operator
 from poet_mcu.ops.table import OPERATORS
 from poet_mcu.schedule.problem import Op, Problem, Tensor
 from poet_mcu.units import BLOCK_BYTES, round_up
-
-_ALWAYS_THERE = HOME_RAM | HOME_FLASH
 
 
 def padded_sizes(graph: Graph, alignment_bytes: int) -> dict[int, int]:
@@ -26,7 +25,14 @@ def padded_sizes(graph: Graph, alignment_bytes: int) -> dict[int, int]:
 
 def home_bytes(graph: Graph, sizes: Mapping[int, int]) -> int:
     """Arena bytes that parameters and optimizer state hold all the time."""
-    return sum(sizes[value.id] for value in graph.with_role(*HOME_RAM))
+    return sum(sizes[value.id] for value in graph.home_ram())
+
+
+def with_card_homes(graph: Graph, alignment_bytes: int) -> Graph:
+    """``graph`` with every parameter and state on the card that fills a block there."""
+    sizes = padded_sizes(graph, alignment_bytes)
+    homes = {v.id for v in graph.with_role(*HOME_RAM) if sizes[v.id] >= BLOCK_BYTES}
+    return replace(graph, card_homes=frozenset(homes))
 
 
 def workspaces(graph: Graph) -> dict[int, int]:
@@ -70,7 +76,11 @@ def not_recomputable(graph: Graph) -> frozenset[int]:
 
 
 def make_problem(
-    graph: Graph, board: Board, memory_bytes: int, deadline_s: float | None = None
+    graph: Graph,
+    board: Board,
+    memory_bytes: int,
+    deadline_s: float | None = None,
+    max_write_bytes: int | None = None,
 ) -> Problem:
     """The problem of one step of ``graph`` with ``memory_bytes`` of arena for everything.
 
@@ -82,9 +92,9 @@ def make_problem(
     once = not_recomputable(graph)
     outputs = {graph.root(v) for v in graph.outputs}
     tensors = tuple(
-        _tensor(value, sizes[value.id], board, at_end=value.id in outputs)
+        _tensor(value, sizes[value.id], board, value.id in outputs, value.id in graph.card_homes)
         for value in graph.values
-        if value.base is None and value.role not in _ALWAYS_THERE
+        if value.base is None and not graph.always_there(value.id)
     )
     ops = tuple(
         _op(graph, node, board, round_up(scratch.get(node.id, 0), alignment), node.id not in once)
@@ -97,10 +107,13 @@ def make_problem(
         memory_bytes - home_bytes(graph, sizes),
         deadline_s,
         alignment,
+        overlap=board.storage.overlap,
+        wait_w=board.power.idle_w,  # the CPU sleeps until the transfer's interrupt
+        max_write_bytes=max_write_bytes,
     )
 
 
-def _tensor(value: Value, nbytes: int, board: Board, *, at_end: bool) -> Tensor:
+def _tensor(value: Value, nbytes: int, board: Board, at_end: bool, on_card: bool) -> Tensor:
     read, written = page_in_price(nbytes, board), page_out_price(nbytes, board)
     return Tensor(
         id=value.id,
@@ -113,6 +126,8 @@ def _tensor(value: Value, nbytes: int, board: Board, *, at_end: bool) -> Tensor:
         page_out_j=written.joules,
         at_start=value.role in HOST_WRITTEN,
         at_end=at_end,
+        at_start_paged=on_card,
+        at_end_paged=on_card,
     )
 
 
@@ -125,7 +140,7 @@ def _op(graph: Graph, node: Node, board: Board, workspace_bytes: int, recomputab
     return Op(
         id=node.id,
         name=node.origin or f"{node.op} {_label(graph, node)}",
-        inputs=tuple(r for r in roots if graph.values[r].role not in _ALWAYS_THERE),
+        inputs=tuple(r for r in roots if not graph.always_there(r)),
         outputs=tuple(node.outputs),
         compute_s=price.seconds,
         compute_j=price.joules,
@@ -133,6 +148,7 @@ def _op(graph: Graph, node: Node, board: Board, workspace_bytes: int, recomputab
         recomputable=recomputable,
         backward=node.phase is not Phase.FORWARD,
         in_place=_in_place(graph, node, operator),
+        mutates=tuple(r for r in map(graph.root, node.mutates) if r in graph.card_homes),
     )
 
 
@@ -145,7 +161,7 @@ def _in_place(graph: Graph, node: Node, operator: Operator) -> tuple[tuple[int, 
     pairs = []
     for out, source in operator.in_place:
         output, root = node.outputs[out], graph.root(node.inputs[source])
-        movable = graph.values[root].role not in _ALWAYS_THERE
+        movable = graph.values[root].role not in HOME_FLASH | HOME_RAM
         if movable and graph.values[output].type.nbytes == graph.values[root].type.nbytes:
             pairs.append((output, root))
     return tuple(dict.fromkeys(pairs))

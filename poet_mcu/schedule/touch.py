@@ -28,6 +28,7 @@ class Step:
     recomputable: bool
     backward: bool
     in_place: tuple[tuple[int, int], ...]
+    mutates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,24 @@ class Steps:
         return len(self.steps) - 1
 
     def producers(self) -> dict[int, int]:
-        """Tensor position -> index of the step that writes it first."""
-        return {i: k for k, step in enumerate(self.steps) for i in step.writes}
+        """Tensor position -> index of the step that writes it first.
+
+        The start step for what is on the card when the step begins.
+        """
+        found = {i: 0 for i, tensor in enumerate(self.tensors) if tensor.at_start_paged}
+        return found | {i: k for k, step in enumerate(self.steps) for i in step.writes}
+
+    def changed_before(self, stage: int) -> set[int]:
+        """Tensors that hold another content at ``stage`` than when they were first read."""
+        return {i for step in self.steps[:stage] for i in step.mutates}
+
+    def first_reads(self) -> dict[int, set[int]]:
+        """Step -> the tensors that it has to read from the card, being the first to read them."""
+        found: dict[int, set[int]] = {}
+        for i, reads in enumerate(self.base_reads()):
+            if self.tensors[i].at_start_paged and reads:
+                found.setdefault(reads[0], set()).add(i)
+        return found
 
     def base_reads(self) -> list[list[int]]:
         """For each tensor position the steps that read it, ascending."""
@@ -106,6 +123,7 @@ def expand(problem: Problem) -> Steps:
                 op.recomputable,
                 op.backward,
                 pairs,
+                tuple(position[i] for i in op.mutates),
             )
         )
     steps.append(Step("end", None, at_end, (), 0.0, 0.0, 0, False, True, ()))
@@ -124,40 +142,48 @@ def _check_ids(problem: Problem, name: str, ids: tuple[int, ...], position: dict
 
 
 def _check_order(problem: Problem, expanded: Steps) -> None:
-    written: set[int] = set()
+    written = {i for i, tensor in enumerate(expanded.tensors) if tensor.at_start_paged}
+    stale: set[int] = set()
+
+    def require(holds: bool, step: Step, i: int, expected: str, got: str) -> None:
+        if not holds:
+            raise InternalError(
+                f"{problem.name}: {step.name}: expected {expected} {expanded.tensors[i].name}, "
+                f"got {got}; this is a bug in the maker of the problem"
+            )
+
     for step in expanded.steps:
         for i in step.reads:
-            if i not in written:
-                raise InternalError(
-                    f"{problem.name}: {step.name}: expected {expanded.tensors[i].name} written "
-                    "before, got no producer; this is a bug in the maker of the problem"
-                )
+            require(i in written, step, i, "a producer before the read of", "no producer")
+            require(i not in stale, step, i, "no read behind the update of", "one")
         for i in step.writes:
-            if i in written:
-                raise InternalError(
-                    f"{problem.name}: {step.name}: expected one producer of "
-                    f"{expanded.tensors[i].name}, got two; "
-                    "this is a bug in the maker of the problem"
-                )
+            require(i not in written, step, i, "one producer of", "two")
             written.add(i)
+        for i in step.mutates:
+            home = expanded.tensors[i].at_start_paged and i in step.reads
+            require(home and not step.recomputable, step, i, "one run that updates its input", "no")
+            stale.add(i)
 
 
 def candidates(expanded: Steps, stage: int) -> list[int]:
     """Steps worth running again just before base step ``stage``, ascending.
 
-    Those whose tensor a base step >= stage reads, and their recomputable ancestors.
+    Those whose tensor a base step >= stage reads, and their recomputable ancestors; none that
+    reads what an update has changed by then.
     """
     producers, reads = expanded.producers(), expanded.base_reads()
+    changed = expanded.changed_before(stage)
     found: set[int] = set()
     stack = [
         producers[i] for i, steps in enumerate(reads) if steps and steps[-1] >= stage > producers[i]
     ]
     while stack:
         k = stack.pop()
-        if k in found or not expanded.steps[k].recomputable:
+        step = expanded.steps[k]
+        if k in found or not step.recomputable or changed.intersection(step.reads):
             continue
         found.add(k)
-        stack.extend(producers[i] for i in expanded.steps[k].reads)
+        stack.extend(producers[i] for i in step.reads)
     return sorted(found)
 
 
@@ -176,11 +202,14 @@ def layout(problem: Problem, *, remat: bool, forward: bool, rounds: int = 1) -> 
             again = candidates(expanded, stage)
             slots.extend(Slot(stage, k) for _ in range(rounds) for k in again)
         slots.append(Slot(stage, stage))
-    return Layout(expanded, tuple(slots), _touches(expanded, slots))
+    return Layout(expanded, tuple(slots), touches_of(expanded, slots))
 
 
-def _touches(expanded: Steps, slots: list[Slot]) -> tuple[tuple[Touch, ...], ...]:
-    touches: list[list[Touch]] = [[] for _ in expanded.tensors]
+def touches_of(expanded: Steps, slots: list[Slot]) -> tuple[tuple[Touch, ...], ...]:
+    """For each tensor position its touches in ``slots``, up to the last read."""
+    touches: list[list[Touch]] = [
+        [Touch(0, read=False)] if tensor.at_start_paged else [] for tensor in expanded.tensors
+    ]
     for s, slot in enumerate(slots):
         step = expanded.steps[slot.step]
         for i in step.reads:

@@ -19,9 +19,13 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(slots=True)
 class FakeCard:
-    """Pages by number and the transfers under way; counts payload bytes and transfers."""
+    """Pages by number and the transfers under way; counts payload bytes and transfers.
+
+    Pages of ``homes`` outlive a step; the others do not.
+    """
 
     pages: dict[int, Bytes] = field(default_factory=dict)
+    homes: set[int] = field(default_factory=set)
     writing: dict[int, Bytes] = field(default_factory=dict)
     reading: dict[int, Bytes] = field(default_factory=dict)
     read_bytes: int = 0
@@ -30,9 +34,9 @@ class FakeCard:
     writes: int = 0
 
     def begin_step(self) -> None:
-        """Forget all pages: they do not outlive a step."""
+        """Forget all pages but the homes."""
         self._check_idle("step begins")
-        self.pages.clear()
+        self.pages = {page: raw for page, raw in self.pages.items() if page in self.homes}
 
     def start_write(self, page: int, buffer: Bytes) -> None:
         """Begin to write ``buffer``, a window on the arena."""

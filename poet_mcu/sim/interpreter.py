@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.graph import DType, Graph, Role
-from poet_mcu.ir.program import Call, Instruction, Opcode, OperandKind, Program
+from poet_mcu.ir.program import Call, Instruction, Opcode, OperandKind, PageRange, Program
 from poet_mcu.ops.operator import Array
 from poet_mcu.ops.table import OPERATORS
 from poet_mcu.sim.card import FakeCard
@@ -43,12 +43,27 @@ class Interpreter:
         self.valid: npt.NDArray[np.bool_] = np.zeros(self.program.arena_bytes, np.bool_)
         self.live: dict[int, int] = {}
         self.homes = {home.value: home for home in self.program.homes}
+        self.home_pages = {
+            page.value: page for page in self.program.pages if page.value in self.graph.card_homes
+        }
+        for page in self.home_pages.values():
+            self._store_page(page)
         for home in self.program.homes:
             value = self.graph.values[home.value]
             if value.role in (Role.PARAMETER, Role.STATISTIC):
                 self.store(home.offset, self.graph.initial[value.id])
             elif value.role is Role.STATE:
                 self.store(home.offset, np.zeros(value.shape, value.type.dtype.numpy))
+
+    def _store_page(self, page: PageRange) -> None:
+        """The start value of a home on the card: the initial one, zero for state."""
+        value = self.graph.values[page.value]
+        raw = np.zeros(page.nbytes, np.uint8)
+        if value.role in (Role.PARAMETER, Role.STATISTIC):
+            start = np.ascontiguousarray(self.graph.initial[value.id]).view(np.uint8).reshape(-1)
+            raw[: start.size] = start
+        self.card.pages[page.number] = raw
+        self.card.homes.add(page.number)
 
     def store(self, offset: int, array: Array) -> None:
         """Put an array's bytes at an offset."""
@@ -97,6 +112,9 @@ class Interpreter:
     def home_value(self, value: int) -> Array:
         """The current content of a parameter or of optimizer state."""
         kind = self.graph.values[value].type
+        if value in self.home_pages:
+            raw = self.card.pages[self.home_pages[value].number][: kind.nbytes]
+            return raw.copy().view(kind.dtype.numpy).reshape(kind.shape)
         return self.load(self.homes[value].offset, kind.shape, kind.dtype)
 
     def _note_peak(self, scratch_bytes: int) -> None:

@@ -1,6 +1,6 @@
-/* The largest error of poet_expf and poet_logf against the double functions of libm, in ulps of
- * the exact result (subnormal results in units of 2^-149), over every step-th bit pattern.
- * Arguments: step, and the bit pattern to start with. Prints "exp <ulp> <bits> log <ulp> <bits>".
+/* The largest error of the functions of poet/math.h against the double functions of libm, in ulps
+ * of the exact result (subnormal results in units of 2^-149), over every step-th bit pattern.
+ * Arguments: step, and the bit pattern to start with. Prints one line "<name> <ulp> <bits>" each.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -36,24 +36,43 @@ static void note(record *r, double error, uint32_t bits)
     }
 }
 
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+typedef struct {
+    const char *name;
+    float (*ours)(float);
+    double (*exact)(double);
+    float from; /* the least argument of the range */
+} function;
+
+static const function functions[] = {
+    {"exp", poet_expf, exp, -INFINITY},       {"log", poet_logf, log, 0x1p-149F},
+    {"expm1", poet_expm1f, expm1, -INFINITY}, {"log1p", poet_log1pf, log1p, -0x1.fffffep-1F},
+    {"tanh", poet_tanhf, tanh, -INFINITY},    {"erf", poet_erff, erf, -INFINITY},
+    {"sigmoid", poet_sigmoidf, sigmoid, -INFINITY}, {"sqrt", poet_sqrtf, sqrt, 0.0F},
+};
+#define COUNT (sizeof(functions) / sizeof(functions[0]))
+
 int main(int argc, char **argv)
 {
     const uint64_t step = (argc > 1) ? strtoull(argv[1], NULL, 10) : 1;
-    record of_exp = {0.0, 0};
-    record of_log = {0.0, 0};
+    record records[COUNT] = {{0.0, 0}};
     for (uint64_t i = (argc > 2) ? strtoull(argv[2], NULL, 10) : 0; i <= UINT32_MAX; i += step) {
         const uint32_t bits = (uint32_t)i;
         float x = 0.0F;
         memcpy(&x, &bits, sizeof(x));
-        if (isnan(x)) {
-            continue;
-        }
-        note(&of_exp, ulps(poet_expf(x), exp((double)x)), bits);
-        if (x > 0.0F) {
-            note(&of_log, ulps(poet_logf(x), log((double)x)), bits);
+        for (size_t f = 0; f < COUNT; f++) {
+            if (x >= functions[f].from) {
+                note(&records[f], ulps(functions[f].ours(x), functions[f].exact((double)x)), bits);
+            }
         }
     }
-    (void)printf("exp %.4f %08" PRIx32 " log %.4f %08" PRIx32 "\n", of_exp.worst, of_exp.at,
-                 of_log.worst, of_log.at);
+    for (size_t f = 0; f < COUNT; f++) {
+        (void)printf("%s %.4f %08" PRIx32 "\n", functions[f].name, records[f].worst,
+                     records[f].at);
+    }
     return 0;
 }

@@ -1,4 +1,4 @@
-"""poet_expf and poet_logf: within 1 ulp of the exact value, right at every edge."""
+"""The functions of poet/math.h: within their bounds of the exact value, right at every edge."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import kernel_build as kb
 import numpy as np
 import pytest
 
-BOUND = 1.0  # ulps, measured over all floats by the slow test
+#: ulps, measured over all floats by the slow test
+BOUNDS = {
+    "exp": 1.0,
+    "log": 1.0,
+    "expm1": 3.5,
+    "log1p": 2.5,
+    "tanh": 1.5,
+    "erf": 1.25,
+    "sigmoid": 2.5,
+    "sqrt": 0.5,
+}
 MODES = [0, 1]
 
 
@@ -25,24 +35,24 @@ def sweep(request, tmp_path_factory):
         done = subprocess.run(
             [str(program), str(step), str(start)], check=True, capture_output=True, text=True
         )
-        words = done.stdout.split()
-        return float(words[1]), float(words[4]), done.stdout
+        rows = [line.split() for line in done.stdout.splitlines()]
+        return {name: float(worst) for name, worst, _ in rows}, done.stdout
 
     return run
 
 
 def test_error_over_a_dense_sample(sweep):
-    exp, log, text = sweep(251, 17)
-    assert exp <= BOUND, text
-    assert log <= BOUND, text
-    assert exp > 0.5, "no rounding at all was seen: " + text
+    worst, text = sweep(251, 17)
+    assert set(worst) == set(BOUNDS)
+    for name, bound in BOUNDS.items():
+        assert worst[name] <= bound, text
+        assert worst[name] > 0.4, "no rounding at all was seen: " + text
 
 
 @pytest.mark.slow
 def test_error_over_all_floats(sweep):
-    exp, log, text = sweep(1, 0)
-    assert exp <= BOUND, text
-    assert log <= BOUND, text
+    worst, text = sweep(1, 0)
+    assert {name for name, bound in BOUNDS.items() if not worst[name] <= bound} == set(), text
 
 
 def function(name, fused):
@@ -101,3 +111,41 @@ def test_expf_never_decreases(fused):
     x = np.sort(np.random.default_rng(1).uniform(-104, 88.72, 20000).astype(np.float32))
     y = np.array([expf(float(v)) for v in x])
     assert (np.diff(y) >= 0).all()
+
+
+#: function -> (argument, value); signs of zero count
+EDGES = {
+    "poet_expm1f": [(0.0, 0.0), (-0.0, -0.0), (-np.inf, -1.0), (np.inf, np.inf), (89.5, np.inf)],
+    "poet_log1pf": [(0.0, 0.0), (-0.0, -0.0), (-1.0, -np.inf), (np.inf, np.inf), (1e-30, 1e-30)],
+    "poet_tanhf": [(0.0, 0.0), (-0.0, -0.0), (np.inf, 1.0), (-np.inf, -1.0), (1e-40, 1e-40)],
+    "poet_erff": [(0.0, 0.0), (-0.0, -0.0), (np.inf, 1.0), (-np.inf, -1.0), (3.95, 1.0)],
+    "poet_sigmoidf": [(0.0, 0.5), (np.inf, 1.0), (-np.inf, 0.0), (-104.0, 0.0), (30.0, 1.0)],
+    "poet_sqrtf": [(0.0, 0.0), (-0.0, -0.0), (4.0, 2.0), (np.inf, np.inf), (2.0**-148, 2.0**-74)],
+}
+
+
+@pytest.mark.parametrize("fused", MODES)
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(name, fused):
+    f = function(name, fused)
+    for x, y in EDGES[name]:
+        got = f(x)
+        assert got == np.float32(y), (x, got)
+        assert np.signbit(got) == np.signbit(y), (x, got)
+    assert np.isnan(f(np.nan))
+
+
+@pytest.mark.parametrize("fused", MODES)
+def test_outside_of_the_domain(fused):
+    assert np.isnan(function("poet_sqrtf", fused)(-1e-45))
+    assert np.isnan(function("poet_log1pf", fused)(-1.001))
+
+
+@pytest.mark.parametrize("fused", MODES)
+@pytest.mark.parametrize("name", ["poet_tanhf", "poet_erff"])
+def test_odd_functions_meet_at_the_seam(name, fused):
+    f = function(name, fused)
+    for seam in (0.625, 0.9375, 3.94, 9.5):
+        below, above = f(nearest(seam, -1)), f(nearest(seam, 1))
+        assert above >= below - 2.0**-23
+        assert f(-seam) == -f(seam)

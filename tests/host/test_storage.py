@@ -190,6 +190,14 @@ def test_page_number_is_part_of_the_check_sum(program: Path) -> None:
     assert values(run(program, "twins")) == {"different": "1"}
 
 
+def test_kept_pages_outlive_a_step(program: Path) -> None:
+    assert values(run(program, "kept")) == {
+        "empty": STATE, "start": "1", "kept": "1", "other": STATE, "count": "464", "same": "1",
+        "behind": ARGUMENT, "no_page": ARGUMENT, "invalid": STATE,
+        "too_long": ARGUMENT, "zeros": "1", "counted": "2", "under_way": STATE,
+    }  # fmt: skip
+
+
 FAIL, TEAR, TEAR_SILENT, FLIP, MISDIRECT, POWER_CUT = range(1, 7)
 TOLD = [(FAIL, 0, 0, 0, IO)]
 TOLD += [(TEAR, keep, last, 0, IO) for keep in range(5) for last in (0, 1)]

@@ -151,15 +151,10 @@ def test_matmul_on_rows_of_three_dimensions(tmp_path):
     assert ops(agree(proto, tmp_path)) == ["dense"]
 
 
-def test_bias_of_a_product_with_two_readers_is_refused(tmp_path):
+def test_bias_of_a_product_with_two_readers_is_added(tmp_path):
     nodes = [node("MatMul", "x w", "h"), node("Add", "h b", "s", "bias"), node("Add", "h s", "y")]
     proto = m.model(nodes, [N, K], {"w": weights(K, M), "b": weights(M)})
-    with pytest.raises(
-        ModelError,
-        match=r"node 1 'bias' \(Add\): expected two operands of one shape, got 'h' \[3, 4\] and "
-        r"'b' \[4\]; only the bias of a Conv, Gemm or MatMul may broadcast",
-    ):
-        load(proto, tmp_path)
+    assert ops(agree(proto, tmp_path)) == ["dense", "add", "add"]
 
 
 @pytest.mark.parametrize("b", [(3, 1, 1), (1, 3, 1, 1)])

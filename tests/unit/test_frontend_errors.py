@@ -74,7 +74,7 @@ def test_number_of_inputs_and_outputs(tmp_path):
     [
         (TensorProto.FLOAT16, "float16"),
         (TensorProto.DOUBLE, "double"),
-        (TensorProto.INT64, "int64"),
+        (TensorProto.BOOL, "bool"),
     ],
 )
 def test_input_type(elem, name, tmp_path):
@@ -83,7 +83,7 @@ def test_input_type(elem, name, tmp_path):
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     assert refusal(proto, tmp_path).startswith(
-        f"input 'x': expected float32, got {name}; export in float32"
+        f"input 'x': expected float32 (or integers for an embedding), got {name}; export in float32"
     )
 
 
@@ -164,12 +164,12 @@ def test_a_definition_newer_than_ours_is_refused(tmp_path, monkeypatch):
 def many_problems():
     nodes = [
         node("Conv", "x w", "c", "conv1"),
-        node("Sigmoid", "c", "s", "act"),
+        node("Acos", "c", "s", "act"),
         node("MaxPool", "s", "p", "pool", kernel_shape=[2, 2], auto_pad="VALID", ceil_mode=1),
-        node("Abs", "p", "a", ""),
+        node("Sin", "p", "a", ""),
         node("Flatten", "a", "f", "flat"),
         node("Gemm", "f fw", "g", "fc", alpha=0.5),
-        node("LogSoftmax", "g", "y", "log"),
+        node("Hardmax", "g", "y", "log"),
     ]
     return m.model(nodes, ["N", 1, 6, 6], {"w": weights(2, 1, 3, 3), "fw": weights(18, 3)})
 
@@ -178,31 +178,28 @@ def test_check_lists_every_problem(tmp_path):
     path = m.save(many_problems(), tmp_path / "m.onnx")
     found = check_model(path)
     assert [(p.node, p.op) for p in found] == [
-        ("node 1 'act'", "Sigmoid"),
+        ("node 1 'act'", "Acos"),
         ("node 2 'pool'", "MaxPool"),
-        ("node 3 -> 'a'", "Abs"),
+        ("node 3 -> 'a'", "Sin"),
         ("node 5 'fc'", "Gemm"),
-        ("node 6 'log'", "LogSoftmax"),
+        ("node 6 'log'", "Hardmax"),
     ]
-    assert str(found[4]) == (
-        "node 6 'log' (LogSoftmax): expected a supported operator, got LogSoftmax; export the "
-        "logits (the loss has the softmax inside) or end in Softmax"
+    assert str(found[4]).startswith(
+        "node 6 'log' (Hardmax): expected a supported operator, got Hardmax; replace it before "
+        "export; supported are Abs, Add, "
     )
-    assert found[0].message == (
-        "expected a supported operator, got Sigmoid; replace it before export; supported are "
-        + ", ".join(sorted(HANDLERS))
-    )
+    assert found[0].message.endswith(", ".join(sorted(HANDLERS)))
 
 
 def test_load_raises_every_problem(tmp_path):
     lines = refusal(many_problems(), tmp_path, 1).splitlines()
     assert lines[0] == "expected a supported model, got 5 problems; change these first:"
     assert [line.split(":")[0] for line in lines[1:]] == [
-        "  node 1 'act' (Sigmoid)",
+        "  node 1 'act' (Acos)",
         "  node 2 'pool' (MaxPool)",
-        "  node 3 -> 'a' (Abs)",
+        "  node 3 -> 'a' (Sin)",
         "  node 5 'fc' (Gemm)",
-        "  node 6 'log' (LogSoftmax)",
+        "  node 6 'log' (Hardmax)",
     ]
 
 
@@ -226,8 +223,9 @@ def test_advice(op, advice, tmp_path):
 
 
 def test_folding_operator_on_an_activation(tmp_path):
-    proto = m.model([node("Mul", "x x", "y", "sq")], [1, 3])
+    proto = m.model([node("ReduceProd", "x", "y", "sq")], [1, 3])
     assert refusal(proto, tmp_path) == (
-        "node 0 'sq' (Mul): expected Mul of constants only, got an operand that depends on the "
+        "node 0 'sq' (ReduceProd): expected ReduceProd of constants only, got an operand "
+        "that depends on the "
         "input; only shape arithmetic is folded: change the model before export"
     )

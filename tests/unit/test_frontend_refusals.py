@@ -95,11 +95,12 @@ def test_matmul_refusals(names, x, words, tmp_path):
     assert refusal(proto, tmp_path).startswith(f"node 0 'n' (MatMul): {words}")
 
 
-def test_add_with_broadcast(tmp_path):
-    proto = m.model([node("Add", "x b", "y", "n")], [2, 3, 4, 4], {"b": weights(3, 1, 1)})
+def test_add_of_shapes_that_do_not_broadcast(tmp_path):
+    nodes = [node("Relu", "x", "r"), node("Add", "r b", "y", "n")]
+    proto = m.model(nodes, [2, 3, 4, 4], {"b": weights(3, 1, 3)}, y=[2, 3, 4, 4])
     assert refusal(proto, tmp_path) == (
-        "node 0 'n' (Add): expected two operands of one shape, got 'x' [2, 3, 4, 4] and 'b' "
-        "[3, 1, 1]; only the bias of a Conv, Gemm or MatMul may broadcast"
+        "node 1 'n' (Add): expected shapes that broadcast against each other, got [2, 3, 4, 4] "
+        "and [3, 1, 3]"
     )
 
 
@@ -202,5 +203,5 @@ def test_weight_names_are_float_weights_only(tmp_path):
     tensors = {"s": np.asarray([1, 6], np.int64), "w": weights(6, 2), "b": weights(2)}
     path = m.save(m.model(nodes, ["N", 2, 3], tensors), tmp_path / "m.onnx")
     assert weight_names(path) == ("w", "b")
-    with pytest.raises(ModelError, match="expected a supported operator, got Abs"):
-        weight_names(m.save(m.model([node("Abs", "x", "y")], [1]), path))
+    with pytest.raises(ModelError, match="expected a supported operator, got Acos"):
+        weight_names(m.save(m.model([node("Acos", "x", "y")], [1]), path))

@@ -46,24 +46,17 @@ def _softmax1(x):
     return np.moveaxis(m.softmax(np.moveaxis(np.maximum(x, 0), 1, -1)), -1, 1)
 
 
-def test_softmax_over_another_axis_is_refused(tmp_path):
+def test_softmax_over_another_axis_is_computed(tmp_path):
     nodes = [node("Relu", "x", "r"), node("Softmax", "r", "y", "soft", axis=1)]
-    with pytest.raises(
-        ModelError,
-        match=r"node 1 'soft' \(Softmax\): expected Softmax over the last axis, got axis 1 of "
-        r"\[1, 2, 3, 4\]; move the classes to the last axis before export",
-    ):
-        load(m.model(nodes, [1, 2, 3, 4]), tmp_path)
+    found = agree(m.model(nodes, [2, 3, 4]), tmp_path)
+    assert ops(found) == ["relu", "softmax"]
+    assert not found.has_softmax
 
 
-def test_softmax_in_the_middle_is_refused(tmp_path):
+def test_softmax_in_the_middle_is_computed(tmp_path):
     nodes = [node("Softmax", "x", "s", "soft"), node("Relu", "s", "y", "after")]
-    with pytest.raises(
-        ModelError,
-        match=r"node 1 'after' \(Relu\): expected Softmax only as the last node, got the one of "
-        r"'soft' here; move it to the end or remove it before export",
-    ):
-        load(m.model(nodes, [2, 3]), tmp_path)
+    found = agree(m.model(nodes, [2, 3]), tmp_path)
+    assert ops(found) == ["softmax", "relu"]
 
 
 def test_softmax_through_identity(tmp_path):

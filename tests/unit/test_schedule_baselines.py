@@ -1,5 +1,7 @@
 """Baselines: valid, and doing what their names say."""
 
+import math
+
 import pytest
 from test_schedule_oracle import random_problem
 
@@ -11,6 +13,7 @@ from poet_mcu.schedule import (
     page_all,
     recompute_all,
     simulate,
+    sqrt_checkpoints,
 )
 from poet_mcu.schedule.problem import Op, Problem, Tensor
 
@@ -90,3 +93,43 @@ def test_all_are_valid_and_ordered_on_random_graphs(seed):
     floor, name = largest_working_set(problem)
     assert all(m.peak_bytes >= floor for m in (kept, freed, paged, again))
     assert name in {"start", "end", *(op.name for op in problem.ops)}
+
+
+def chain(n):
+    """n forward ops in a chain, then n backward ops that read activation and gradient."""
+    tensors = [tensor(k, 64) for k in range(2 * n)]
+    ops = [op(k, (k - 1,) if k else (), (k,)) for k in range(n)]
+    for k in range(n):
+        reads = (n - 1 - k,) if k == 0 else (n - 1 - k, n + k - 1)
+        ops.append(op(n + k, reads, (n + k,), backward=True))
+    return Problem("chain", tuple(tensors), tuple(ops), 10**6)
+
+
+def tensor(k, nbytes):
+    return Tensor(k, f"t{k}", nbytes, True, 1.0, 1.0, 1.0, 1.0)
+
+
+def op(k, reads, writes, *, backward=False):
+    return Op(k, f"op{k}", reads, writes, 1.0, 1.0, 0, not backward, backward)
+
+
+@pytest.mark.parametrize("n", [4, 9, 16, 25, 30])
+def test_square_root_checkpoints_of_a_chain(n):
+    problem = chain(n)
+    metrics = simulate(problem, sqrt_checkpoints(problem))
+    length = math.ceil(math.sqrt(n))
+    segments = math.ceil(n / length)
+    # every op but the last of each segment runs twice; the last segment has its end at hand
+    assert n - segments - 1 <= metrics.recomputes <= n
+    # one checkpoint a segment, one segment alive, and the gradients around the current op
+    assert metrics.peak_bytes <= (segments + length + 3) * 64
+    assert metrics.peak_bytes <= simulate(problem, keep_all(problem)).peak_bytes + 2 * 64
+    assert metrics.page_outs == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_square_root_checkpoints_are_valid_on_random_graphs(seed):
+    problem = random_problem(seed, ops=7)
+    metrics = simulate(problem, sqrt_checkpoints(problem))
+    assert metrics.recomputes <= sum(o.recomputable for o in problem.ops)
+    assert metrics.energy_j >= problem.base_j * (1 - 1e-12)

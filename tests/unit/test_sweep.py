@@ -155,7 +155,7 @@ def test_a_row_is_the_plan_of_that_budget(done, options):
 def test_plans_are_never_worse_than_those_with_less_ram():
     keys = ("energy_j", "objective", "peak_bytes", "time_s", "lower_bound", "plan_ram_bytes")
     keys += ("compute_j", "sd_j", "stall_s", "sd_read_bytes", "sd_write_bytes", "arena_bytes")
-    keys += ("recomputes", "page_ins", "page_outs", "status", "gap", "overhead_gap")
+    keys += ("wait_j", "recomputes", "page_ins", "page_outs", "status", "gap", "overhead_gap")
 
     def row(ram, energy, bound):
         made = dict.fromkeys(keys, 0) | {"ram_bytes": ram, "plan_ram_bytes": ram}

@@ -94,6 +94,168 @@ void poet_mse_f32(const poet_vector_shape *shape, const float *y, const float *t
 /* w = w - lr * g, as POET_FMA(-lr, g, w). */
 void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, float *w);
 
+/* Element-wise functions of one tensor; may run in place (over x; dx over dy or over kept).
+ * alpha and beta mean what they mean in ONNX; for clip they are the bounds, for shrink bias and
+ * lambd. dx = dy * slope(kept), where kept is x for hard_swish, mish, swish, gelu, gelu_tanh,
+ * thresholded_relu, shrink, abs, log, erf and y for all others (leaky_relu: y, or x when alpha is
+ * negative). elu and celu need alpha >= 0. neg and scale (y = alpha * x) have no derivative of
+ * their own.
+ */
+typedef struct {
+    int32_t count;
+    float alpha, beta;
+} poet_activation_shape;
+#define POET_FORWARD(name) \
+    void poet_##name##_fwd_f32(const poet_activation_shape *shape, const float *x, float *y);
+#define POET_BACKWARD(name)                                                           \
+    void poet_##name##_bwd_f32(const poet_activation_shape *shape, const float *kept, \
+                               const float *dy, float *dx);
+POET_FORWARD(leaky_relu)
+POET_BACKWARD(leaky_relu)
+POET_FORWARD(elu)
+POET_BACKWARD(elu)
+POET_FORWARD(celu)
+POET_BACKWARD(celu)
+POET_FORWARD(selu)
+POET_BACKWARD(selu)
+POET_FORWARD(sigmoid)
+POET_BACKWARD(sigmoid)
+POET_FORWARD(tanh)
+POET_BACKWARD(tanh)
+POET_FORWARD(hard_sigmoid)
+POET_BACKWARD(hard_sigmoid)
+POET_FORWARD(hard_swish)
+POET_BACKWARD(hard_swish)
+POET_FORWARD(softplus)
+POET_BACKWARD(softplus)
+POET_FORWARD(mish)
+POET_BACKWARD(mish)
+POET_FORWARD(softsign)
+POET_BACKWARD(softsign)
+POET_FORWARD(swish)
+POET_BACKWARD(swish)
+POET_FORWARD(gelu)
+POET_BACKWARD(gelu)
+POET_FORWARD(gelu_tanh)
+POET_BACKWARD(gelu_tanh)
+POET_FORWARD(clip)
+POET_BACKWARD(clip)
+POET_FORWARD(thresholded_relu)
+POET_BACKWARD(thresholded_relu)
+POET_FORWARD(shrink)
+POET_BACKWARD(shrink)
+POET_FORWARD(abs)
+POET_BACKWARD(abs)
+POET_FORWARD(sqrt)
+POET_BACKWARD(sqrt)
+POET_FORWARD(exp)
+POET_BACKWARD(exp)
+POET_FORWARD(log)
+POET_BACKWARD(log)
+POET_FORWARD(erf)
+POET_BACKWARD(erf)
+POET_FORWARD(reciprocal)
+POET_BACKWARD(reciprocal)
+POET_FORWARD(neg)
+POET_FORWARD(scale)
+#undef POET_FORWARD
+#undef POET_BACKWARD
+
+/* A result of axes d[0..rank-1], dense, and the strides of its operands in elements; 0 along an
+ * axis over which an operand is repeated. 1 <= rank <= POET_AXES.
+ */
+#define POET_AXES 6
+typedef struct {
+    int32_t rank;
+    int32_t d[POET_AXES];
+    int32_t a[POET_AXES];
+    int32_t b[POET_AXES];
+    int32_t c[POET_AXES];
+} poet_broadcast_shape;
+/* y = f(a, b); y may be an operand of y's own size. greater: the share of a in the gradient of
+ * max(a, b); equal: 1 or 0; ratio: a / b, 0 where b is 0; prelu: a with slope b; pow_slope and
+ * pow_log: the derivatives of a^b by a, and by b with the power as second operand.
+ */
+#define POET_BINARY(name)                                                                   \
+    void poet_##name##_fwd_broadcast_f32(const poet_broadcast_shape *shape, const float *a, \
+                                         const float *b, float *y);
+POET_BINARY(add)
+POET_BINARY(sub)
+POET_BINARY(mul)
+POET_BINARY(div)
+POET_BINARY(min)
+POET_BINARY(max)
+POET_BINARY(pow)
+POET_BINARY(pow_slope)
+POET_BINARY(pow_log)
+POET_BINARY(prelu)
+POET_BINARY(prelu_slope)
+POET_BINARY(greater)
+POET_BINARY(equal)
+POET_BINARY(ratio)
+#undef POET_BINARY
+/* y = x repeated; strides of x in a. */
+void poet_expand_fwd_f32(const poet_broadcast_shape *shape, const float *x, float *y);
+/* y = choose ? a : b. Strides of choose in a, of a in b, of b in c. y may be a or b of its size. */
+void poet_where_fwd_f32(const poet_broadcast_shape *shape, const uint8_t *choose, const float *a,
+                        const float *b, float *y);
+/* dx, of y's shape: dy where a (where b) was chosen, else 0. dx may be dy. */
+void poet_where_bwd_a_f32(const poet_broadcast_shape *shape, const uint8_t *choose,
+                          const float *dy, float *dx);
+void poet_where_bwd_b_f32(const poet_broadcast_shape *shape, const uint8_t *choose,
+                          const float *dy, float *dx);
+
+/* y = 1 where a > b, a >= b, a == b (never for NaN), else 0. */
+void poet_greater_mask_f32(const poet_broadcast_shape *shape, const float *a, const float *b,
+                           uint8_t *y);
+void poet_greater_equal_mask_f32(const poet_broadcast_shape *shape, const float *a,
+                                 const float *b, uint8_t *y);
+void poet_equal_mask_f32(const poet_broadcast_shape *shape, const float *a, const float *b,
+                         uint8_t *y);
+
+/* Reductions of x to y, dense. Axes: first those kept, outermost first, then those reduced; x
+ * and factor are their strides in the operands. Chain: over the reduced axes in order, the last
+ * fastest; sum, mean (then / divisor), l2 (of squares, then the root) and product (of x * factor)
+ * start at 0, max and min at the first element.
+ */
+typedef struct {
+    int32_t rank, kept;
+    float divisor;
+    int32_t d[POET_AXES];
+    int32_t x[POET_AXES];
+    int32_t factor[POET_AXES];
+} poet_reduce_shape;
+void poet_reduce_sum_f32(const poet_reduce_shape *shape, const float *x, float *y);
+void poet_reduce_mean_f32(const poet_reduce_shape *shape, const float *x, float *y);
+void poet_reduce_max_f32(const poet_reduce_shape *shape, const float *x, float *y);
+void poet_reduce_min_f32(const poet_reduce_shape *shape, const float *x, float *y);
+void poet_reduce_l2_f32(const poet_reduce_shape *shape, const float *x, float *y);
+void poet_reduce_product_f32(const poet_reduce_shape *shape, const float *x, const float *factor,
+                             float *y);
+
+/* Softmax and its logarithm along the middle axis of [outer, k, inner]; may run in place (y over
+ * x; dx over y or dy). Chains over k; the backward ones of products y * dy and of dy.
+ */
+typedef struct {
+    int32_t outer, k, inner;
+} poet_softmax_shape;
+void poet_softmax_fwd_f32(const poet_softmax_shape *shape, const float *x, float *y);
+void poet_softmax_bwd_f32(const poet_softmax_shape *shape, const float *y, const float *dy,
+                          float *dx);
+void poet_log_softmax_fwd_f32(const poet_softmax_shape *shape, const float *x, float *y);
+void poet_log_softmax_bwd_f32(const poet_softmax_shape *shape, const float *y, const float *dy,
+                              float *dx);
+
+/* y[outer, count, width] = rows of table[outer, rows, width]; a negative index counts from the end, one outside
+ * gives NaN. dtable: chain starts at 0, adds in the order of the indices.
+ */
+typedef struct {
+    int32_t outer, rows, width, count;
+} poet_gather_shape;
+void poet_gather_fwd_f32(const poet_gather_shape *shape, const float *table,
+                         const int32_t *indices, float *y);
+void poet_gather_bwd_f32(const poet_gather_shape *shape, const int32_t *indices, const float *dy,
+                         float *dtable);
 /* ---- layout: elements are moved, added where several meet, never computed ---- */
 
 /* A box of size[0] x ... x size[5] elements, outermost first; element i of the box is read at

@@ -18,7 +18,7 @@
 typedef enum {
     POET_ROLE_INPUT = 0,       /* host writes it before each training step */
     POET_ROLE_LABEL = 1,       /* the same */
-    POET_ROLE_PARAMETER = 2,   /* trainable, resident */
+    POET_ROLE_PARAMETER = 2,   /* trainable; resident, or its home is the card */
     POET_ROLE_STATE = 3,       /* optimizer state, resident, starts at zero */
     POET_ROLE_CONSTANT = 4,    /* frozen, in flash, read only */
     POET_ROLE_LOSS = 5,        /* valid after a training step */
@@ -30,7 +30,7 @@ typedef enum { POET_F32 = 0, POET_I32 = 1, POET_U8 = 2 } poet_dtype;
 
 typedef struct {
     const char *name;    /* ONNX name, escaped for C */
-    uint8_t *data;       /* in the arena; NULL for POET_ROLE_CONSTANT */
+    uint8_t *data;       /* in the arena; NULL: POET_ROLE_CONSTANT, or its home is the card */
     const void *initial; /* in flash; NULL: starts at zero, or is not kept between steps */
     uint32_t nbytes;
     uint8_t role;  /* a poet_role */

@@ -2,8 +2,9 @@
  *
  * A page is a run of blocks in a raw region. Its checksum (CRC-32 over the bytes, seeded with the
  * page's number) is kept in RAM while the page is valid, so a lost, stale, torn or misdirected
- * write is caught on the way in, before any kernel uses the bytes. Pages do not outlive a step.
- * Order of use: out, wait, in, wait. Everything returns the first error.
+ * write is caught on the way in, before any kernel uses the bytes. Pages do not outlive a step,
+ * except the first kept_count: the homes of values that live on the card, valid from their first
+ * write on. Order of use: out, wait, in, wait. Everything returns the first error.
  *
  * Block 0 of the region is a header that names the build which the card was prepared for, so that
  * a card full of somebody's photographs is never overwritten. See SPEC.md for the bytes.
@@ -29,6 +30,7 @@ typedef struct {
     uint32_t region_block;  /* first block of the region on the card: its header */
     uint32_t region_blocks; /* header and pages */
     uint32_t page_count;
+    uint32_t kept_count; /* the first pages stay valid from step to step */
     const poet_page_desc *pages;
     const uint8_t *build_id; /* 16 bytes */
 } poet_page_config;
@@ -57,12 +59,21 @@ void poet_page_init(poet_page_store *store, const poet_page_config *config, cons
 POET_MUST_CHECK poet_status poet_page_open(poet_page_store *store);
 /* Write the header: from here on the region is ours. The device must be open. */
 POET_MUST_CHECK poet_status poet_page_format(poet_page_store *store);
-/* All pages become invalid: the beginning of a step. POET_E_STATE with a transfer under way. */
+/* All pages but the kept ones become invalid: the beginning of a step. POET_E_STATE with a transfer
+ * under way, or when a kept page has no valid content. */
 POET_MUST_CHECK poet_status poet_page_begin_step(poet_page_store *store);
 /* Start to write / read page number page from / to buffer (its nbytes). */
 POET_MUST_CHECK poet_status poet_page_out(poet_page_store *store, uint32_t page, const void *buffer);
 POET_MUST_CHECK poet_status poet_page_in(poet_page_store *store, uint32_t page, void *buffer);
 /* End the transfer of the page; verifies the checksum after a read (POET_E_PAGE_CRC). */
 POET_MUST_CHECK poet_status poet_page_wait(poet_page_store *store, uint32_t page);
+/* Outside of steps: give a page its start content: nbytes of bytes (at most the page's), zeros
+ * behind them. Not counted. */
+POET_MUST_CHECK poet_status poet_page_fill(poet_page_store *store, uint32_t page,
+                                           const void *bytes, uint32_t nbytes);
+/* Outside of steps: read block number block (of the page) of a valid page into buffer, at most
+ * POET_BLOCK_BYTES; nbytes gets how many are the page's. Not counted, not checked: see verify. */
+POET_MUST_CHECK poet_status poet_page_peek(poet_page_store *store, uint32_t page, uint32_t block,
+                                           uint8_t *buffer, uint32_t *nbytes);
 
 #endif

@@ -258,6 +258,43 @@ static void scenario_twins(void)
     config = good;
 }
 
+/* Kept pages: start content, valid over steps, blocks read one by one; the others are not kept. */
+static void scenario_kept(void)
+{
+    const poet_bdev_fault_config plain = plain_fault();
+    uint8_t block[BLOCK];
+    uint32_t count = 0u;
+    prepare(&plain);
+    config.kept_count = 1u;
+    say("empty", poet_page_begin_step(&store));
+    must(poet_page_fill(&store, 0u, source[0], 1300u));
+    must(poet_page_begin_step(&store));
+    must(in_now(0u));
+    memset(&source[0][1300], 0, MOST - 1300u);
+    printf("start=%d\n", memcmp(target, source[0], MOST) == 0);
+    fill(source[0], MOST, 77u);
+    must(out_now(0u));
+    must(out_now(2u));
+    must(poet_page_begin_step(&store));
+    must(in_now(0u));
+    printf("kept=%d\n", memcmp(target, source[0], MOST) == 0);
+    say("other", in_now(2u));
+    must(poet_page_peek(&store, 0u, 3u, block, &count));
+    printf("count=%u\nsame=%d\n", count, memcmp(block, &source[0][3u * BLOCK], count) == 0);
+    say("behind", poet_page_peek(&store, 0u, 4u, block, &count));
+    say("no_page", poet_page_peek(&store, PAGES, 0u, block, &count));
+    say("invalid", poet_page_peek(&store, 2u, 0u, block, &count));
+    say("too_long", poet_page_fill(&store, 1u, source[1], 2u));
+    must(poet_page_fill(&store, 2u, NULL, 0u));
+    must(in_now(2u));
+    printf("zeros=%d\n", target[0] == 0u && target[1024] == 0u);
+    printf("counted=%u\n", store.counters.writes);
+    must(poet_page_out(&store, 1u, source[1]));
+    say("under_way", poet_page_fill(&store, 0u, source[0], MOST));
+    must(poet_page_wait(&store, 1u));
+    config.kept_count = 0u;
+}
+
 /* argv: kind keep keep_last shift. The fault hits the write (op 0), then the read (op 1). */
 static void scenario_fault(char **argv)
 {
@@ -367,6 +404,7 @@ int main(int argc, char **argv)
         {"header", scenario_header},     {"capacity", scenario_capacity},
         {"order", scenario_order},       {"corruption", scenario_corruption},
         {"twins", scenario_twins},       {"ram", scenario_ram},
+        {"kept", scenario_kept},
     };
     for (uint32_t i = 0u; i < sizeof table / sizeof table[0]; i++) {
         if (strcmp(argv[1], table[i].name) == 0) {

@@ -1,0 +1,34 @@
+"""ONNX's own backend tests: every case passes through the generated C or is on the list."""
+
+from __future__ import annotations
+
+import onnx_backend
+import pytest
+
+#: cases of operators of the plan; what a change of onnx may not silently take away
+LEAST = 600
+
+
+@pytest.mark.parametrize("name", sorted(onnx_backend.cases()))
+def test_case(name: str) -> None:
+    what, why = onnx_backend.outcome(onnx_backend.cases()[name])
+    if name in onnx_backend.refused():
+        # The list only shrinks: a case that passes now must leave it.
+        assert what == "refused", f"{what}: take '{name}' off tests/data/onnx_refused.txt {why}"
+        assert "; " in why or "expected" in why
+    else:
+        assert what == "passed", why
+
+
+def test_the_list_names_cases_only() -> None:
+    assert set(onnx_backend.refused()) <= set(onnx_backend.cases())
+    assert len(onnx_backend.cases()) >= LEAST
+
+
+def test_a_wrong_result_is_seen() -> None:
+    from dataclasses import replace  # noqa: PLC0415 - here alone
+
+    case = onnx_backend.cases()["node/relu"]
+    assert onnx_backend.outcome(case) == ("passed", "")
+    wrong = replace(case, y=[case.y[0] + 1])
+    assert onnx_backend.outcome(wrong)[0] == "wrong"
