@@ -1,5 +1,5 @@
-/* Blocks of four neighbouring positions under three taps that load two operands at once. The same
- * chains as poet_edge_run of blocks.h. Part of conv2d.c.
+/* Blocks of four neighbouring positions under three taps that load two operands at once. Part of
+ * conv2d.c.
  */
 #ifndef POET_EDGE_PAIRS_H
 #define POET_EDGE_PAIRS_H

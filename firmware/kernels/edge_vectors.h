@@ -1,6 +1,5 @@
 /* Blocks of four neighbouring positions under three taps on a core with MVE: a vector of positions
- * a tap, the weights from core registers, two to a load. The same chains as poet_edge_run of
- * blocks.h. Part of conv2d.c.
+ * a tap, the weights from core registers, two to a load. Part of conv2d.c.
  */
 #ifndef POET_EDGE_VECTORS_H
 #define POET_EDGE_VECTORS_H

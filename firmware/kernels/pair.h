@@ -143,22 +143,6 @@ POET_INLINE float poet_pair_fma_one(poet_pair v, int at, float f, float sum)
 #endif
 }
 
-/* The same number of the pair in a register of its own. */
-POET_INLINE float poet_pair_half(poet_pair v, int at)
-{
-#if POET_PAIR_IS_REGISTER
-    float half;
-    if (at != 0) {
-        __asm__("vmov.f32 %0, %p1" : "=t"(half) : "w"(v));
-    } else {
-        __asm__("vmov.f32 %0, %1" : "=t"(half) : "w"(v));
-    }
-    return half;
-#else
-    return (at != 0) ? v.hi : v.lo;
-#endif
-}
-
 /* Where a kernel does one thing to every number, the loads and stores are most of it: eight at a
  * time by VLDM and VSTM need a third fewer instructions than pairs. */
 
@@ -216,15 +200,6 @@ POET_INLINE poet_quad poet_quad_fma_two(poet_pair v01, poet_pair v23, poet_pair 
     sum.b = poet_pair_fma(v01, 1, f, by, sum.b);
     sum.c = poet_pair_fma(v23, 0, f, by, sum.c);
     sum.d = poet_pair_fma(v23, 1, f, by, sum.d);
-    return sum;
-}
-
-POET_INLINE poet_quad poet_quad_fma_two_one(poet_pair v01, poet_pair v23, float f, poet_quad sum)
-{
-    sum.a = poet_pair_fma_one(v01, 0, f, sum.a);
-    sum.b = poet_pair_fma_one(v01, 1, f, sum.b);
-    sum.c = poet_pair_fma_one(v23, 0, f, sum.c);
-    sum.d = poet_pair_fma_one(v23, 1, f, sum.d);
     return sum;
 }
 #endif
