@@ -99,7 +99,7 @@ def autoencoder(width: float) -> nn.Module:
     sizes = [640, m, m, m, m, 8, m, m, m, m]
     layers: list[nn.Module] = []
     for k, n in pairwise(sizes):
-        layers += [Normed(nn.Linear(k, n), n), nn.ReLU()]
+        layers += [Normed(nn.Linear(k, n, bias=False), n), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(m, 640))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import onnx_backend
 import pytest
 
@@ -26,8 +28,6 @@ def test_the_list_names_cases_only() -> None:
 
 
 def test_a_wrong_result_is_seen() -> None:
-    from dataclasses import replace  # noqa: PLC0415 - here alone
-
     case = onnx_backend.cases()["node/relu"]
     assert onnx_backend.outcome(case) == ("passed", "")
     wrong = replace(case, y=[case.y[0] + 1])

@@ -14,10 +14,10 @@ BOUNDS = {
     "exp": 1.0,
     "log": 1.0,
     "expm1": 3.5,
-    "log1p": 2.5,
+    "log1p": 3.0,
     "tanh": 1.5,
-    "erf": 1.25,
-    "sigmoid": 2.5,
+    "erf": 1.5,
+    "sigmoid": 3.0,
     "sqrt": 0.5,
 }
 MODES = [0, 1]

@@ -26,8 +26,14 @@ LR = 0.01
 LIMIT = 1e-4
 #: normalization over few values needs a larger batch to be well-conditioned
 BATCH = {"autoencoder": 16}
-#: 27 normalizations in a row: PyTorch's own float32 and float64 part by 8 % in three steps
-FEWER_STEPS = {("mobilenet", False): 1}
+#: Not MobileNet by the batch's statistics: through its 27 normalizations of few values PyTorch's
+#: own float32 and float64 part by 8 % in three steps, so there is nothing to compare with.
+CASES = [
+    (name, fold)
+    for name in make_zoo.ZOO
+    for fold in (False, True)
+    if (name, fold) != ("mobilenet", False)
+]
 
 
 def prepared(name: str, module: nn.Module, folder: Path, batch: int) -> Prepared:
@@ -40,8 +46,10 @@ def feeds_of(graph: Graph, steps: int) -> list[dict[int, Any]]:
     return [sample_feeds(graph, step) for step in range(steps)]
 
 
-def train_torch(module: nn.Module, work: list[tuple[Any, Any]], loss: str) -> list[float]:
-    optimizer = torch.optim.SGD(module.parameters(), LR)
+def train_torch(
+    module: nn.Module, work: list[tuple[Any, Any]], loss: str, lr: float = LR
+) -> list[float]:
+    optimizer = torch.optim.SGD(module.parameters(), lr)
     module.train()
     losses = []
     for x, y in work:
@@ -63,13 +71,14 @@ def compare(name: str, width: float, batch: int, folder: Path, *, fold: bool) ->
     made = prepared(name, module, folder, batch)
     graph = made.train
     (x,), (y,) = graph.with_role(Role.INPUT), graph.with_role(Role.LABEL)
+    lr = LR
     state, losses, work = dict(graph.initial), [], []
-    for feeds in feeds_of(graph, FEWER_STEPS.get((name, fold), STEPS)):
-        values = kernels_run.run_kernels(graph, state, feeds, LR)
+    for feeds in feeds_of(graph, STEPS):
+        values = kernels_run.run_kernels(graph, state, feeds, lr)
         state = {i: values[i] for i in state}
         losses.append(float(values[graph.outputs[0]]))
         work.append((feeds[x.id], feeds[y.id]))
-    expected = train_torch(module, work, made.options.loss)
+    expected = train_torch(module, work, made.options.loss, lr)
     assert training.relative(losses, expected) <= LIMIT
     theirs = {n: t.detach().numpy() for n, t in module.state_dict().items()}
     ours = {v.origin: state[v.id] for v in graph.with_role(Role.PARAMETER, Role.STATISTIC)}
@@ -90,8 +99,7 @@ def test_a_narrow_resnet8_trains_as_in_pytorch(fold: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [False, True], ids=["batchnorm", "folded"])
-@pytest.mark.parametrize("name", make_zoo.ZOO)
+@pytest.mark.parametrize(("name", "fold"), CASES)
 def test_the_zoo_trains_as_in_pytorch(name: str, fold: bool, tmp_path: Path) -> None:
     compare(name, 1.0, BATCH.get(name, 4), tmp_path, fold=fold)
 

@@ -18,7 +18,7 @@
 typedef enum {
     POET_ROLE_INPUT = 0,       /* host writes it before each training step */
     POET_ROLE_LABEL = 1,       /* the same */
-    POET_ROLE_PARAMETER = 2,   /* trainable; resident, or its home is the card */
+    POET_ROLE_PARAMETER = 2,   /* trained or tracked; resident, or its home is the card */
     POET_ROLE_STATE = 3,       /* optimizer state, resident, starts at zero */
     POET_ROLE_CONSTANT = 4,    /* frozen, in flash, read only */
     POET_ROLE_LOSS = 5,        /* valid after a training step */
