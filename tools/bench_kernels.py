@@ -154,6 +154,8 @@ def all_cases() -> list[Case]:
     cases += dense("fc256x64_n1", 1, 256, 64)
     cases += dense("fc256x64_n16", 16, 256, 64)
     cases += dense("fct256x64_n1", 1, 256, 64, 0)
+    cases += dense("mm64", 64, 64, 64)
+    cases += dense("mmt64", 64, 64, 64, 0)
     cases += vectors("v1024", 1024)
     cases += vectors("v10", 10)
     return cases
@@ -284,7 +286,7 @@ def main() -> int:
     plain: dict[str, dict[str, int]] = {}
     for core in wanted:
         results[core.name] = count(core, cases, "poet")
-        if not options.check:
+        if not options.check and not options.update:
             plain[core.name] = count(core, cases, "plain")
             print(table(core, cases, results[core.name], plain[core.name]), file=sys.stderr)
         if not options.only:
@@ -293,7 +295,8 @@ def main() -> int:
     if options.json:
         print(json.dumps({"instructions": results, "plain": plain}, indent=1))
     if options.update:
-        BASELINE.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        kept = json.loads(BASELINE.read_text(encoding="utf-8")) if BASELINE.is_file() else {}
+        BASELINE.write_text(json.dumps(kept | results, indent=1) + "\n", encoding="utf-8")
     if options.check:
         found = regressions(results, json.loads(BASELINE.read_text(encoding="utf-8")))
         print("\n".join(found), file=sys.stderr)

@@ -134,45 +134,6 @@ typedef struct {
     int left, right; /* the first, the last position lacks a tap */
 } poet_edge_kind;
 
-POET_INLINE void poet_edge_tap(poet_block *acc, const float *x, const poet_rows *w, int tap,
-                               const poet_edge_kind *kind)
-{
-    const int reach = kind->step * (tap - 1); /* -1: reads to the left */
-    const int skip = ((reach < 0) && (kind->left != 0))    ? 0
-                     : ((reach > 0) && (kind->right != 0)) ? 3
-                                                           : -1;
-    const poet_quad v = poet_quad_load_except(x + kind->step * tap, skip);
-    acc->r0 = poet_quad_fma_except(v, w->p0[tap], acc->r0, skip);
-    if (kind->rows == 4) {
-        acc->r1 = poet_quad_fma_except(v, w->p1[tap], acc->r1, skip);
-        acc->r2 = poet_quad_fma_except(v, w->p2[tap], acc->r2, skip);
-        acc->r3 = poet_quad_fma_except(v, w->p3[tap], acc->r3, skip);
-    }
-}
-
-POET_INLINE void poet_edge_run(poet_block *acc, const poet_sum *sum, const float *x, poet_rows w,
-                               poet_edge_kind kind)
-{
-    const poet_block_kind four = {.rows = kind.rows};
-    const poet_steps *xs = &sum->of[POET_X];
-    const poet_steps *ws = &sum->of[POET_W];
-    poet_block a = *acc;
-    for (int32_t c = sum->channels; c > 0; c--) {
-        int32_t left = sum->rows;
-        do {
-            poet_edge_tap(&a, x, &w, 0, &kind);
-            poet_edge_tap(&a, x, &w, 1, &kind);
-            poet_edge_tap(&a, x, &w, 2, &kind);
-            x += xs->row;
-            poet_rows_advance(&w, ws->row, &four);
-            left--;
-        } while (left > 0);
-        x += xs->channel_rest;
-        poet_rows_advance(&w, ws->channel_rest, &four);
-    }
-    *acc = a;
-}
-
 /* One chain alone. */
 POET_INLINE float poet_single_run(float acc, const poet_sum *sum, const float *x, const float *w)
 {

@@ -1,7 +1,32 @@
 /* 2-D convolution, forward and the gradients of input, weights and bias. */
+#include "conv_halves.h"
+#include "conv_plane_weights.h"
 #include "conv_weights.h"
 #include "correlate.h"
 #include "poet/kernels.h"
+#include "product.h"
+
+/* 1 x 1 on every position: a matrix product, with no taps to think of. */
+static int is_pointwise(const poet_conv2d_shape *s)
+{
+    return (s->kh == 1) && (s->kw == 1) && (s->oh == s->h) && (s->ow == s->w)
+           && (s->stride_h == 1) && (s->stride_w == 1) && (s->pad_top == 0) && (s->pad_left == 0);
+}
+
+/* The product for every sample and group. */
+static void multiply_planes(const poet_conv2d_shape *s, poet_product p)
+{
+    const int32_t plane = s->h * s->w;
+    for (int32_t i = 0; i < s->n * s->groups; i++) {
+        const int32_t group = i % s->groups;
+        poet_product one = p;
+        one.left += group * (s->m / s->groups) * (s->c / s->groups);
+        one.start = (p.start != 0) ? p.start + group * p.rows : 0;
+        one.right += i * p.terms * plane;
+        one.out += i * p.rows * plane;
+        poet_multiply(&one);
+    }
+}
 
 void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const float *w,
                          const float *b, float *y)
@@ -10,6 +35,30 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
     const int32_t area = s->kh * s->kw;
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
+    if (is_pointwise(s)) {
+        const poet_product p = {.rows = outs,
+                                .columns = s->h * s->w,
+                                .terms = channels,
+                                .left_row = channels,
+                                .left_term = 1,
+                                .right_row = 1,
+                                .right_term = s->h * s->w,
+                                .out_row = s->h * s->w,
+                                .out_column = 1,
+                                .start_row = 1,
+                                .left = w,
+                                .right = x,
+                                .start = b,
+                                .out = y};
+        multiply_planes(s, p);
+        return;
+    }
+#if !POET_SOFT_FLOAT
+    if (halves_fit(s)) {
+        halves_forward(s, x, w, b, y);
+        return;
+    }
+#endif
     const correlation cor = {
         .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
@@ -38,6 +87,28 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
     const int32_t area = s->kh * s->kw;
     const int32_t channels = s->m / s->groups;
     const int32_t outs = s->c / s->groups;
+    if (is_pointwise(s)) {
+        const poet_product p = {.rows = outs,
+                                .columns = s->h * s->w,
+                                .terms = channels,
+                                .left_row = 1,
+                                .left_term = outs,
+                                .right_row = 1,
+                                .right_term = s->h * s->w,
+                                .out_row = s->h * s->w,
+                                .out_column = 1,
+                                .left = w,
+                                .right = dy,
+                                .out = dx};
+        multiply_planes(s, p);
+        return;
+    }
+#if !POET_SOFT_FLOAT
+    if (halves_fit(s)) {
+        halves_back(s, dy, w, dx);
+        return;
+    }
+#endif
     const correlation cor = {
         .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
         .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
@@ -62,8 +133,15 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw)
 {
-    const int32_t channels = shape->c / shape->groups;
-    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1) && (channels < 4)) {
+#if !POET_SOFT_FLOAT
+    if (plane_weights_fit(shape)) {
+        weights_of_planes(shape, x, dy, dw);
+        return;
+    }
+#endif
+    const int few = (shape->c / shape->groups < 4);
+    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1)
+        && (few || (shape->stride_w == 2))) {
         weights_by_rows(shape, x, dy, dw);
     } else {
         weights_by_taps(shape, x, dy, dw);

@@ -6,6 +6,11 @@
 #define POET_CONV_ROWS_H
 
 #include "conv_rectangle.h"
+#if !POET_QUAD_IS_VECTOR
+#include "edge_pairs.h"
+#else
+#include "edge_vectors.h"
+#endif
 
 /* outs (1 or 4) channels of four neighbouring positions; offsets are those of the first. */
 typedef void edge_function(const rectangle *rect, const group_data *data, int32_t x, int32_t out);
@@ -21,7 +26,7 @@ POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32
     acc.r1 = (kind.rows == 4) ? poet_quad_of(start_of(data, 1)) : acc.r0;
     acc.r2 = (kind.rows == 4) ? poet_quad_of(start_of(data, 2)) : acc.r0;
     acc.r3 = (kind.rows == 4) ? poet_quad_of(start_of(data, 3)) : acc.r0;
-    poet_edge_run(&acc, &rect->sum, data->x + x, w, kind);
+    edge_run(&acc, &rect->sum, data->x + x, w, kind);
     float *to = data->out + out;
     poet_quad_store_adjacent(acc.r0, to);
     if (kind.rows == 4) {

@@ -4,6 +4,11 @@
 #define POET_CONV_WEIGHTS_H
 
 #include "conv_rectangle.h"
+#if POET_QUAD_IS_VECTOR
+#include "terms_vectors.h"
+#else
+#include "terms_pairs.h"
+#endif
 #include "poet/kernels.h"
 
 /* dw[m, c, kh, kw] sums dy[m] * x[c] over samples, rows and columns. All channels meet the same
@@ -13,6 +18,42 @@ typedef struct {
     poet_sum sum;                    /* channels: samples; the weights' side is dy */
     int32_t x_plane, dy_plane, w_out, area;
 } weight_job;
+
+/* The chains of a block over all samples and rows, where x steps by one. */
+POET_INLINE void weight_run(poet_block *acc, const poet_sum *sum, const poet_lanes *lanes,
+                            poet_rows x, const poet_block_kind *kind)
+{
+    const poet_steps *xs = &sum->of[POET_X];
+    const poet_steps *ds = &sum->of[POET_W];
+#if POET_QUAD_IS_VECTOR
+    poet_lanes d = *lanes;
+#else
+    const poet_block_kind four = {.rows = 4};
+    poet_rows d = {lanes->p0, lanes->p1, lanes->p2, lanes->p3};
+#endif
+    poet_block a = *acc;
+    for (int32_t c = sum->channels; c > 0; c--) {
+        int32_t left = sum->rows;
+        do {
+#if POET_QUAD_IS_VECTOR
+            by_terms_run(&a, &d, &x, sum->taps, 1, kind->rows, 0);
+            d.p0 += ds->row_rest;
+#else
+            terms_terms_run(&a, &d, &x, sum->taps, kind->rows);
+            poet_rows_advance(&d, ds->row_rest, &four);
+#endif
+            poet_rows_advance(&x, xs->row_rest, kind);
+            left--;
+        } while (left > 0);
+        poet_rows_advance(&x, xs->channel_rest, kind);
+#if POET_QUAD_IS_VECTOR
+        d.p0 += ds->channel_rest;
+#else
+        poet_rows_advance(&d, ds->channel_rest, &four);
+#endif
+    }
+    *acc = a;
+}
 
 /* Four m are the lanes, one, two or four c the rows. */
 POET_INLINE void weight_block(const weight_job *job, const float *x, const float *dy, float *dw,
@@ -31,7 +72,11 @@ POET_INLINE void weight_block(const weight_job *job, const float *x, const float
                             x + ((rows > 2) ? 3 * xp : 0)};
     const poet_quad zero = poet_quad_of(0.0F);
     poet_block acc = {zero, zero, zero, zero};
-    poet_block_run(&acc, &job->sum, lanes, from, kind);
+    if (x_tap == 1) {
+        weight_run(&acc, &job->sum, &lanes, from, &kind);
+    } else {
+        poet_block_run(&acc, &job->sum, lanes, from, kind);
+    }
     const int32_t at[4] = {0, job->w_out, 2 * job->w_out, 3 * job->w_out};
     store_lanes(acc.r0, dw, at);
     if (rows >= 2) {
@@ -121,6 +166,7 @@ typedef struct {
     int32_t first[3], end[3];       /* columns of each tap */
     int32_t alone[3];               /* end of each tap's columns before the shared ones */
     int32_t from, to;               /* columns of all three */
+    int32_t one_lacking;            /* at most one column at either end, lacking the outer tap */
     int32_t dy_plane, w_out;
 } weight_row;
 
@@ -133,14 +179,13 @@ POET_INLINE poet_quad weight_edge(const poet_lanes *dy, const float *x, poet_qua
     return acc;
 }
 
-/* x is at the input of column 0 and tap 0, dy at column 0. */
-POET_INLINE void weight_columns(const weight_row *row, const float *x, poet_lanes dy,
-                                poet_block *acc)
+#if POET_QUAD_IS_VECTOR
+/* Columns of all three taps. */
+POET_INLINE void weight_shared(const weight_row *row, const float *x, const poet_lanes *dy,
+                               poet_block *acc, int outs)
 {
-    acc->r0 = weight_edge(&dy, x, acc->r0, row->stride, row->first[0], row->alone[0]);
-    acc->r1 = weight_edge(&dy, x + 1, acc->r1, row->stride, row->first[1], row->alone[1]);
-    acc->r2 = weight_edge(&dy, x + 2, acc->r2, row->stride, row->first[2], row->alone[2]);
-    poet_lanes at = dy;
+    (void)outs;
+    poet_lanes at = *dy;
     poet_lanes_advance(&at, row->from, 0);
     const float *p = x + row->from * row->stride;
     for (int32_t left = row->to - row->from; left > 0; left--) {
@@ -151,6 +196,108 @@ POET_INLINE void weight_columns(const weight_row *row, const float *x, poet_lane
         poet_lanes_advance(&at, 1, 0);
         p += row->stride;
     }
+}
+#else
+/* One tap of two columns of one output channel: d are the columns' dy, the taps' inputs are v at
+ * first and w at second. */
+POET_INLINE float weight_pair(poet_pair d, poet_pair v, int first, poet_pair w, int second,
+                              float sum)
+{
+    return poet_pair_fma(d, 1, w, second, poet_pair_fma(d, 0, v, first, sum));
+}
+
+/* Two columns of one output channel: x0..x3 (stride 1) or x0..x4 (stride 2) meet the taps. */
+POET_INLINE void weight_two(poet_pair d, poet_pair x01, poet_pair x23, float x4, int stride,
+                            float *t0, float *t1, float *t2)
+{
+    if (stride == 1) {
+        *t0 = weight_pair(d, x01, 0, x01, 1, *t0);
+        *t1 = weight_pair(d, x01, 1, x23, 0, *t1);
+        *t2 = weight_pair(d, x23, 0, x23, 1, *t2);
+    } else {
+        *t0 = weight_pair(d, x01, 0, x23, 0, *t0);
+        *t1 = weight_pair(d, x01, 1, x23, 1, *t1);
+        *t2 = poet_pair_fma_one(d, 1, x4, poet_pair_fma(d, 0, x23, 0, *t2));
+    }
+}
+
+POET_INLINE void weight_columns_by_two(int32_t pairs, const float *x, poet_rows d,
+                                       poet_block *acc, int outs, int stride)
+{
+    for (; pairs > 0; pairs--) {
+        const poet_pair x01 = poet_pair_load(x);
+        const poet_pair x23 = poet_pair_load(x + 2);
+        const float x4 = (stride == 1) ? 0.0F : x[4];
+        weight_two(poet_pair_next(&d.p0), x01, x23, x4, stride, &acc->r0.a, &acc->r1.a, &acc->r2.a);
+        if (outs == 4) {
+            weight_two(poet_pair_next(&d.p1), x01, x23, x4, stride, &acc->r0.b, &acc->r1.b,
+                       &acc->r2.b);
+            weight_two(poet_pair_next(&d.p2), x01, x23, x4, stride, &acc->r0.c, &acc->r1.c,
+                       &acc->r2.c);
+            weight_two(poet_pair_next(&d.p3), x01, x23, x4, stride, &acc->r0.d, &acc->r1.d,
+                       &acc->r2.d);
+        }
+        x += 2 * stride;
+    }
+}
+
+/* One column of the taps from low to high; x is at the column's tap 0. */
+POET_INLINE void weight_column(const float *x, const poet_lanes *dy, int32_t ow, poet_block *acc,
+                               int outs, int low, int high)
+{
+    poet_quad v = poet_quad_of(dy->p0[ow]);
+    if (outs == 4) {
+        v = poet_lanes_load(dy, ow, 0);
+    }
+    acc->r0 = (low == 0) ? poet_quad_fma(v, x[0], acc->r0) : acc->r0;
+    acc->r1 = poet_quad_fma(v, x[1], acc->r1);
+    acc->r2 = (high == 2) ? poet_quad_fma(v, x[2], acc->r2) : acc->r2;
+}
+
+/* Columns of all three taps. */
+POET_INLINE void weight_shared(const weight_row *row, const float *x, const poet_lanes *dy,
+                               poet_block *acc, int outs)
+{
+    const float *p = x + row->from * row->stride;
+    const int32_t from = row->from;
+    int32_t left = row->to - from;
+    if ((row->stride == 1) || (row->stride == 2)) {
+        const poet_rows d = {dy->p0 + from, dy->p1 + from, dy->p2 + from, dy->p3 + from};
+        if (row->stride == 1) {
+            weight_columns_by_two(left / 2, p, d, acc, outs, 1);
+        } else {
+            weight_columns_by_two(left / 2, p, d, acc, outs, 2);
+        }
+        p += (left - left % 2) * row->stride;
+        left = left % 2;
+    }
+    for (; left > 0; left--) {
+        weight_column(p, dy, row->to - left, acc, outs, 0, 2);
+        p += row->stride;
+    }
+}
+#endif
+
+/* x is at the input of column 0 and tap 0, dy at column 0. */
+POET_INLINE void weight_columns(const weight_row *row, const float *x, poet_lanes dy,
+                                poet_block *acc, int outs)
+{
+#if !POET_QUAD_IS_VECTOR
+    if (row->one_lacking != 0) {
+        if (row->from == 1) {
+            weight_column(x, &dy, 0, acc, outs, 1, 2);
+        }
+        weight_shared(row, x, &dy, acc, outs);
+        if (row->to < row->end[0]) {
+            weight_column(x + row->to * row->stride, &dy, row->to, acc, outs, 0, 1);
+        }
+        return;
+    }
+#endif
+    acc->r0 = weight_edge(&dy, x, acc->r0, row->stride, row->first[0], row->alone[0]);
+    acc->r1 = weight_edge(&dy, x + 1, acc->r1, row->stride, row->first[1], row->alone[1]);
+    acc->r2 = weight_edge(&dy, x + 2, acc->r2, row->stride, row->first[2], row->alone[2]);
+    weight_shared(row, x, &dy, acc, outs);
     acc->r0 = weight_edge(&dy, x, acc->r0, row->stride, row->to, row->end[0]);
     acc->r1 = weight_edge(&dy, x + 1, acc->r1, row->stride, row->to, row->end[1]);
     acc->r2 = weight_edge(&dy, x + 2, acc->r2, row->stride, row->to, row->end[2]);
@@ -166,7 +313,7 @@ POET_INLINE void weight_three(const weight_row *row, const float *x, const float
         for (int32_t i = 0; i < row->rows; i++) {
             weight_columns(row, x + i * row->x_row,
                            poet_lanes_at(dy + i * row->dy_row, 0, plane, 2 * plane, 3 * plane),
-                           &acc);
+                           &acc, outs);
         }
         x += row->x_sample;
         dy += row->dy_sample;
@@ -240,6 +387,12 @@ static void weight_row_columns(const poet_conv2d_shape *s, weight_row *row)
     for (int32_t kw = 0; kw < 3; kw++) {
         row->alone[kw] = smaller(row->end[kw], row->from);
     }
+    const int left = (row->from == 0) || ((row->from == 1) && (row->first[1] == 0));
+    const int right = (row->to == s->ow) || ((row->to == s->ow - 1) && (row->end[1] == s->ow));
+    row->one_lacking = (left && right && (row->from < row->to) && (row->end[0] == s->ow)
+                        && (row->first[2] == 0))
+                           ? 1
+                           : 0;
 }
 
 /* All of dw by rows of three taps. */

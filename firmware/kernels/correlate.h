@@ -8,22 +8,26 @@
 #define POET_CORRELATE_H
 
 #include "conv_blocks.h"
+#include "conv_depthwise.h"
 #include "conv_rows.h"
 #include "conv_single.h"
 
 /* Everything that differs between forward and back in the choice of blocks. */
 typedef struct {
     edge_row_function *row;
+    plane_function *two_rows, *three_rows; /* of one channel, under so many rows of taps */
     const block_set *three, *some;
     edge_function *const *edge, *const *edge_thin;
 } direction;
 
 #if POET_SOFT_FLOAT
-static const direction forward = {0, &any, &any, 0, 0};
-static const direction back = {0, &any, &any, 0, 0};
+static const direction forward = {0, 0, 0, &any, &any, 0, 0};
+static const direction back = {0, 0, 0, &any, &any, 0, 0};
 #else
-static const direction forward = {edge_row_up, &up3, &up, edge_up, edge_up_thin};
-static const direction back = {edge_row_down, &down3, &down, edge_down, edge_down_thin};
+static const direction forward = {edge_row_up, plane_two_up, plane_three_up,
+                                  &up3, &up, edge_up, edge_up_thin};
+static const direction back = {edge_row_down, plane_two_down, plane_three_down,
+                               &down3, &down, edge_down, edge_down_thin};
 #endif
 
 /* Three neighbouring taps, at most one of them missing at either end of a row. */
@@ -67,12 +71,21 @@ static void run_rows(const rectangle *rect, const group_data *group, const direc
     const int32_t end = cor->w.targets - 4;
     const int lacks_left = (leftmost < 0);
     const int lacks_right = (leftmost + cor->w.targets + 1 >= cor->w.sources);
+    const int single = (cor->outs == 1) && (cor->channels == 1);
+    plane_function *rows = (rect->sum.rows == 3)   ? way->three_rows
+                           : (rect->sum.rows == 2) ? way->two_rows
+                                                   : 0;
+    const int whole = single && lacks_left && lacks_right && (end > 0) && (rows != 0);
     group_data data = *group;
     for (int32_t n = 0; n < cor->samples; n++) {
-        for (int32_t i = 0; i < rect->h.count; i++) {
+        if (whole) {
+            rows(rect, &data, data.x + rect->h.source * cor->x_row + first,
+                 data.out + rect->h.first * cor->out_row);
+        }
+        for (int32_t i = 0; (i < rect->h.count) && !whole; i++) {
             const int32_t x = (rect->h.source + i * cor->h.run_move) * cor->x_row + first;
             const int32_t out = (rect->h.first + i * cor->h.period) * cor->out_row;
-            if ((cor->outs == 1) && (cor->channels == 1)) {
+            if (single) {
                 way->row(rect, &data, x, out, lacks_left, lacks_right);
                 continue;
             }

@@ -1,183 +1,31 @@
-/* Fully connected layer, forward and the gradients of input and weights: three matrix products
- * out[i, j] = start[j] + sum over r of left[i, r] * right[j, r], by blocks of 4 x 4 outputs.
- */
-#include "blocks.h"
+/* Fully connected layer, forward and the gradients of input and weights: three matrix products. */
+#include "pair.h"
 #include "poet/kernels.h"
+#include "product.h"
 
-/* Steps in floats. left is POET_X, right is POET_W. */
-typedef struct {
-    int32_t rows, columns, terms;   /* i, j, r */
-    int32_t left_row, left_term;    /* step of left per i, per r */
-    int32_t right_row, right_term;  /* step of right per j, per r */
-    int32_t out_row, out_column;    /* step of out per i, per j */
-    int32_t start_row, start_column; /* step of start per i, per j; 0 or 1 */
-    const float *left, *right, *start; /* start may be NULL: 0 */
-    float *out;
-} product;
+/* What a chain starts at whose first product is to stay as it is: -0 + p is p, also where p is -0. */
+static const float nothing = -0.0F;
 
-POET_INLINE float start_at(const product *p, int32_t i, int32_t j)
+/* One sample: dw is an outer product, out[i, j] = left[i] * right[j], at the price of its stores. */
+static void outer_product(int32_t rows, int32_t columns, const float *left, const float *right,
+                          float *out)
 {
-    return (p->start != 0) ? p->start[i * p->start_row + j * p->start_column] : 0.0F;
-}
-
-POET_INLINE poet_quad start_of_four(const product *p, int32_t i, int32_t j)
-{
-    if ((p->start != 0) && (p->start_column == 1)) {
-        return poet_quad_read(p->start + j, 1);
-    }
-    return poet_quad_of(start_at(p, i, j));
-}
-
-/* rows (1, 2, 4) of left by four of right; the four are the lanes. */
-POET_INLINE void product_block(const product *p, const poet_sum *sum, int32_t i, int32_t j,
-                               int rows, int lanes_adjacent, int unit)
-{
-    const poet_block_kind kind = {.lane_operand = POET_W,
-                                  .rows = rows,
-                                  .lanes_adjacent = lanes_adjacent,
-                                  .rows_adjacent = 0,
-                                  .x_tap = unit,
-                                  .taps = 0};
-    const int32_t step = p->right_row;
-    const float *left = p->left + i * p->left_row;
-    const int32_t next = p->left_row;
-    const poet_lanes lanes = poet_lanes_at(p->right + j * step, 0, step, 2 * step, 3 * step);
-    const int32_t second = (rows > 1) ? next : 0; /* rows past the block read the first again */
-    const int32_t third = (rows > 2) ? 2 * next : 0;
-    const int32_t fourth = (rows > 2) ? 3 * next : 0;
-    const poet_rows from = {left, left + second, left + third, left + fourth};
-    poet_block acc;
-    acc.r0 = start_of_four(p, i, j);
-    acc.r1 = (rows > 1) ? start_of_four(p, i + 1, j) : acc.r0;
-    acc.r2 = (rows > 2) ? start_of_four(p, i + 2, j) : acc.r0;
-    acc.r3 = (rows > 2) ? start_of_four(p, i + 3, j) : acc.r0;
-    poet_block_run(&acc, sum, lanes, from, kind);
-    float *out = p->out + i * p->out_row + j * p->out_column;
-    const int32_t c = p->out_column;
-    poet_quad_store(acc.r0, out, out + c, out + 2 * c, out + 3 * c);
-    if (rows >= 2) {
-        out += p->out_row;
-        poet_quad_store(acc.r1, out, out + c, out + 2 * c, out + 3 * c);
-    }
-    if (rows == 4) {
-        out += p->out_row;
-        poet_quad_store(acc.r2, out, out + c, out + 2 * c, out + 3 * c);
-        out += p->out_row;
-        poet_quad_store(acc.r3, out, out + c, out + 2 * c, out + 3 * c);
-    }
-}
-
-typedef void product_function(const product *p, const poet_sum *sum, int32_t i, int32_t j);
-
-#define PRODUCT_FUNCTION(name, rows, adjacent, unit)                                             \
-    static void name(const product *p, const poet_sum *sum, int32_t i, int32_t j)                \
-    {                                                                                            \
-        product_block(p, sum, i, j, (rows), (adjacent), (unit));                                 \
-    }
-#if POET_SOFT_FLOAT
-PRODUCT_FUNCTION(product_small, 1, 0, 0)
-static product_function *const product_any[3] = {product_small, 0, 0};
-#define product_unit product_any
-#define product_adjacent product_any
-#else
-#define PRODUCT_SET(name, adjacent, unit)                                                        \
-    PRODUCT_FUNCTION(name##_one, 1, (adjacent), (unit))                                          \
-    PRODUCT_FUNCTION(name##_two, 2, (adjacent), (unit))                                          \
-    PRODUCT_FUNCTION(name##_four, 4, (adjacent), (unit))                                         \
-    static product_function *const name[3] = {name##_one, name##_two, name##_four};
-
-PRODUCT_SET(product_any, 0, 0)      /* any steps */
-PRODUCT_SET(product_unit, 0, 1)     /* terms are neighbours in both operands */
-PRODUCT_SET(product_adjacent, 1, 0) /* the rows of right are neighbours */
-#endif
-
-static poet_sum sum_of(const product *p)
-{
-    poet_sum sum = {.channels = 1, .rows = 1, .taps = p->terms};
-    sum.of[POET_X].tap = p->left_term;
-    sum.of[POET_W].tap = p->right_term;
-    poet_sum_finish(&sum, 0, 0);
-    return sum;
-}
-
-/* All rows of the columns that make whole fours; the number of those columns. */
-static int32_t multiply_fours(const product *p)
-{
-    const poet_sum sum = sum_of(p);
-    product_function *const *blocks = product_any;
-    if ((p->left_term == 1) && (p->right_term == 1)) {
-        blocks = product_unit;
-    } else if (p->right_row == 1) {
-        blocks = product_adjacent;
-    }
-    int32_t j = 0;
-    for (; j + 4 <= p->columns; j += 4) {
-        for (int32_t i = 0; i < p->rows;) {
-            const int32_t left = p->rows - i;
-            const int32_t done = (POET_SOFT_FLOAT || (left < 2)) ? 1 : (left < 4) ? 2 : 4;
-            blocks[done / 2](p, &sum, i, j);
-            i += done;
-        }
-    }
-    return j;
-}
-
-/* The columns from first on, as the rows of the transposed product. */
-static product transposed_from(const product *p, int32_t first)
-{
-    const product t = {.rows = p->columns - first,
-                       .columns = p->rows,
-                       .terms = p->terms,
-                       .left_row = p->right_row,
-                       .left_term = p->right_term,
-                       .right_row = p->left_row,
-                       .right_term = p->left_term,
-                       .out_row = p->out_column,
-                       .out_column = p->out_row,
-                       .start_row = p->start_column,
-                       .start_column = p->start_row,
-                       .left = p->right + first * p->right_row,
-                       .right = p->left,
-                       .start = (p->start != 0) ? p->start + first * p->start_column : 0,
-                       .out = p->out + first * p->out_column};
-    return t;
-}
-
-/* One term: an outer product, whose cost is its stores. out_column must be 1. */
-static void multiply_one_term(const product *p)
-{
-    for (int32_t i = 0; i < p->rows; i++) {
-        const float factor = p->left[i * p->left_row];
-        const float *right = p->right;
-        float *out = p->out + i * p->out_row;
-        int32_t left = p->columns;
-        for (; left >= 4; left -= 4) {
-            out[0] = POET_FMA(factor, right[0], 0.0F);
-            out[1] = POET_FMA(factor, right[1], 0.0F);
-            out[2] = POET_FMA(factor, right[2], 0.0F);
-            out[3] = POET_FMA(factor, right[3], 0.0F);
-            right += 4;
+    for (int32_t i = 0; i < rows; i++) {
+        const float factor = left[i];
+        const float *from = right;
+        int32_t rest = columns;
+#if POET_QUAD_IS_VECTOR
+        for (; rest >= 4; rest -= 4) {
+            vst1q_f32(out, vmulq_n_f32(vld1q_f32(from), factor));
+            from += 4;
             out += 4;
         }
-        for (; left > 0; left--) {
-            *out++ = POET_FMA(factor, *right++, 0.0F);
+#endif
+        for (; rest >= 8; rest -= 8) {
+            poet_eight_scale(&from, factor, &out);
         }
-    }
-}
-
-static void multiply(const product *p)
-{
-    const int32_t done = multiply_fours(p);
-    if (done == p->columns) {
-        return;
-    }
-    const product rest = transposed_from(p, done);
-    const poet_sum sum = sum_of(&rest);
-    for (int32_t j = multiply_fours(&rest); j < rest.columns; j++) {
-        for (int32_t i = 0; i < rest.rows; i++) {
-            rest.out[i * rest.out_row + j * rest.out_column]
-                = poet_single_run(start_at(&rest, i, j), &sum, rest.left + i * rest.left_row,
-                                  rest.right + j * rest.right_row);
+        for (; rest > 0; rest--) {
+            *out++ = factor * *from++;
         }
     }
 }
@@ -187,7 +35,7 @@ void poet_dense_fwd_f32(const poet_dense_shape *shape, const float *x, const flo
 {
     const poet_dense_shape *s = shape;
     const int by_output = (s->w_rows_are_outputs != 0);
-    const product p = {.rows = s->n,
+    const poet_product p = {.rows = s->n,
                        .columns = s->m,
                        .terms = s->k,
                        .left_row = s->k,
@@ -202,7 +50,7 @@ void poet_dense_fwd_f32(const poet_dense_shape *shape, const float *x, const flo
                        .right = w,
                        .start = b,
                        .out = y};
-    multiply(&p);
+    poet_multiply(&p);
 }
 
 void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const float *w,
@@ -210,7 +58,7 @@ void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const 
 {
     const poet_dense_shape *s = shape;
     const int by_output = (s->w_rows_are_outputs != 0);
-    const product p = {.rows = s->n,
+    const poet_product p = {.rows = s->n,
                        .columns = s->k,
                        .terms = s->m,
                        .left_row = s->m,
@@ -223,7 +71,7 @@ void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const 
                        .right = w,
                        .start = 0,
                        .out = dx};
-    multiply(&p);
+    poet_multiply(&p);
 }
 
 void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
@@ -231,47 +79,45 @@ void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const f
 {
     const poet_dense_shape *s = shape;
     const int by_output = (s->w_rows_are_outputs != 0);
-    const product p = {.rows = s->m,
-                       .columns = s->k,
-                       .terms = s->n,
-                       .left_row = 1,
-                       .left_term = s->m,
-                       .right_row = 1,
-                       .right_term = s->k,
-                       .out_row = (by_output != 0) ? s->k : 1,
-                       .out_column = (by_output != 0) ? 1 : s->m,
-                       .left = dy,
-                       .right = x,
-                       .start = 0,
-                       .out = dw};
-    if (s->n > 1) {
-        multiply(&p);
-    } else if (by_output != 0) {
-        multiply_one_term(&p);
-    } else {
-        const product transposed = transposed_from(&p, 0);
-        multiply_one_term(&transposed);
+    if (s->n == 1) {
+        outer_product((by_output != 0) ? s->m : s->k, (by_output != 0) ? s->k : s->m,
+                      (by_output != 0) ? dy : x, (by_output != 0) ? x : dy, dw);
+        return;
     }
+    const poet_product p = {.rows = s->m,
+                            .columns = s->k,
+                            .terms = s->n,
+                            .left_row = 1,
+                            .left_term = s->m,
+                            .right_row = 1,
+                            .right_term = s->k,
+                            .out_row = (by_output != 0) ? s->k : 1,
+                            .out_column = (by_output != 0) ? 1 : s->m,
+                            .left = dy,
+                            .right = x,
+                            .start = &nothing,
+                            .out = dw};
+    poet_multiply(&p);
 }
 
 void poet_matmul_f32(const poet_matmul_shape *shape, const float *a, const float *c, float *y)
 {
     const poet_matmul_shape *s = shape;
-    product p = {.rows = s->n,
-                 .columns = s->m,
-                 .terms = s->k,
-                 .left_row = (s->a_is_turned != 0) ? 1 : s->k,
-                 .left_term = (s->a_is_turned != 0) ? s->n : 1,
-                 .right_row = (s->c_is_turned != 0) ? s->k : 1,
-                 .right_term = (s->c_is_turned != 0) ? 1 : s->m,
-                 .out_row = s->m,
-                 .out_column = 1,
-                 .left = a,
-                 .right = c,
-                 .start = 0,
-                 .out = y};
+    poet_product p = {.rows = s->n,
+                      .columns = s->m,
+                      .terms = s->k,
+                      .left_row = (s->a_is_turned != 0) ? 1 : s->k,
+                      .left_term = (s->a_is_turned != 0) ? s->n : 1,
+                      .right_row = (s->c_is_turned != 0) ? s->k : 1,
+                      .right_term = (s->c_is_turned != 0) ? 1 : s->m,
+                      .out_row = s->m,
+                      .out_column = 1,
+                      .left = a,
+                      .right = c,
+                      .start = 0,
+                      .out = y};
     for (int32_t left = s->batch; left > 0; left--) {
-        multiply(&p);
+        poet_multiply(&p);
         p.left += s->n * s->k;
         p.right += s->k * s->m;
         p.out += s->n * s->m;

@@ -1,18 +1,19 @@
-/* Rectified linear unit. Compared as integers: one subtraction and one unsigned comparison decide,
- * with no trip through the FPU's flags and no library call on a core without FPU.
+/* Rectified linear unit. Compared as integers: one comparison decides, with no trip through the
+ * FPU's flags and no library call on a core without FPU.
  */
 #include <stdint.h>
 
 #include "float_bits.h"
 #include "poet/kernels.h"
 
-#define SIGN 0x80000000U
+/* As signed integers -0 and all negative numbers are no larger than -inf, a NaN of either sign is. */
+#define MINUS_INFINITE (-0x7FFFFFFF - 1 + 0x7F800000)
 #define INFINITE_BITS 0x7F800000U
 
 /* -0, negative numbers and -inf become +0; a NaN of either sign stays. */
 static inline float kept_if_positive(float x)
 {
-    return (poet_bits_of(x) - SIGN <= INFINITE_BITS) ? 0.0F : x;
+    return ((int32_t)poet_bits_of(x) <= MINUS_INFINITE) ? 0.0F : x;
 }
 
 /* y > 0 for +inf and every positive number; not for zeros and NaN. */

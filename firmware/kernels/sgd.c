@@ -1,21 +1,24 @@
 /* Plain stochastic gradient descent, without and with weight decay. */
 #include <stdint.h>
 
-#include "poet/fma.h"
+#include "pair.h"
 #include "poet/kernels.h"
 
 void poet_sgd_f32(const poet_vector_shape *shape, const float *g, float lr, float *w)
 {
     const float step = -lr;
     int32_t left = shape->count;
+#if POET_QUAD_IS_VECTOR
     for (; left >= 4; left -= 4) {
-        w[0] = POET_FMA(step, g[0], w[0]);
-        w[1] = POET_FMA(step, g[1], w[1]);
-        w[2] = POET_FMA(step, g[2], w[2]);
-        w[3] = POET_FMA(step, g[3], w[3]);
+        poet_quad_store_adjacent(poet_quad_fma(vld1q_f32(g), step, vld1q_f32(w)), w);
         g += 4;
         w += 4;
     }
+#elif !POET_SOFT_FLOAT
+    for (; left >= 8; left -= 8) {
+        poet_eight_fma(&g, step, &w);
+    }
+#endif
     for (; left > 0; left--) {
         *w = POET_FMA(step, *g, *w);
         g++;

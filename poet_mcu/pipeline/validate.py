@@ -14,6 +14,7 @@ import numpy.typing as npt
 from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
+from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step
 from poet_mcu.pipeline.plan import Progress
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.selfcheck import sample_feeds
@@ -83,6 +84,7 @@ def validate(
     Compared: losses and weights with the same program compiled for this machine (to the bit;
     where it was built), and with the numpy reference (REFERENCE_TOLERANCE); bytes and transfers
     of the card with the plan (exactly). ``dump`` gets the board's losses and weights as npz.
+    On an emulated board one more step is run to count its instructions.
     """
     build = open_folder(folder)
     prepared = build.prepared()
@@ -104,7 +106,24 @@ def validate(
     if dump is not None:
         _dump(dump, prepared, ours)
     equal = None if different is None else not different
-    return Validation(ours, tuple(faults), _facts(build, ours, steps, worst, equal, faults))
+    facts = _facts(build, ours, steps, worst, equal, faults)
+    facts |= _step_facts(build, prepared, work[0], port is None, progress)
+    return Validation(ours, tuple(faults), facts)
+
+
+def _step_facts(
+    build: BuildFolder,
+    prepared: Prepared,
+    batch: tuple[Array, Array],
+    emulated: bool,
+    progress: Progress,
+) -> dict[str, int]:
+    """Multiply-adds of one step; its instructions where an emulator can count them."""
+    facts = {"macs_per_step": macs_of_step(prepared.train)}
+    if emulated and build.board.kind == "emulated":
+        progress("counting the instructions of one step")
+        facts["instructions_per_step"] = instructions_of_step(build, batch)
+    return facts
 
 
 def _twin_faults(

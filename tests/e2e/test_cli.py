@@ -158,6 +158,7 @@ def test_validate_on_both_serial_lines(run: Any, built: Path, serial: str, tmp_p
     assert found.code == 0
     facts = found.json
     assert (facts["ok"], facts["bit_identical_to_host"]) == (True, True)
+    assert 0 < facts["macs_per_step"] < facts["instructions_per_step"]
     with np.load(dump) as stored:
         assert stored["loss"].shape == (2,)
         names = {t.name for t in onnx.load(built / "model.onnx").graph.initializer}

@@ -62,7 +62,7 @@ static void axis(int32_t *size, int32_t *out, int32_t *kernel, int32_t *stride, 
     *dilation = pick(1, 2);
     if (pick(0, 1) == 1) {
         *kernel = 3;
-        *stride = 1;
+        *stride = *dilation; /* 1 or 2 */
         *dilation = 1;
     }
     *size = pick(1, 10);
@@ -80,9 +80,10 @@ static void convolution(void)
     poet_conv2d_shape s = {.n = pick(1, 3), .groups = pick(1, 3)};
     axis(&s.h, &s.oh, &s.kh, &s.stride_h, &s.pad_top, &s.dilation_h, 4);
     axis(&s.w, &s.ow, &s.kw, &s.stride_w, &s.pad_left, &s.dilation_w, 4);
-    const int32_t channels = pick(1, 6);
+    const int depthwise = (pick(0, 2) == 0);
+    const int32_t channels = depthwise ? 1 : pick(1, 6);
     s.c = s.groups * channels;
-    s.m = s.groups * pick(1, 9);
+    s.m = s.groups * (depthwise ? 1 : pick(1, 9));
     const int32_t xs = s.n * s.c * s.h * s.w;
     const int32_t ws = s.m * channels * s.kh * s.kw;
     const int32_t ys = s.n * s.m * s.oh * s.ow;

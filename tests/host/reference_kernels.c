@@ -181,7 +181,7 @@ void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const f
 {
     for (int32_t m = 0; m < shape->m; m++) {
         for (int32_t k = 0; k < shape->k; k++) {
-            float acc = 0.0F;
+            float acc = -0.0F;
             for (int32_t n = 0; n < shape->n; n++) {
                 acc = POET_FMA(dy[n * shape->m + m], x[n * shape->k + k], acc);
             }

@@ -113,6 +113,21 @@ def test_convolution_of_real_layers(fused, layer):
         check(kb.library(kb.Build(fused)), name, kb.shape_of(kb.CONV, v), inputs, size)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_depthwise_3x3_of_every_size(stride, before, after):
+    """These have kernels of their own: every end of a row, every lack of taps."""
+    for size in range(1, 14):
+        if size + before + after < 3:
+            continue
+        out = (size + before + after - 3) // stride + 1
+        values = (2, 3, size, size, 3, out, out, 3, 3, stride, stride, before, before, 1, 1, 3)
+        v = dict(zip(kb.CONV.split(), values, strict=True))
+        for name, inputs, count in conv_calls(*conv_arrays(v, size)):
+            check(kb.library(kb.Build(1)), name, kb.shape_of(kb.CONV, v), inputs, count)
+
+
 @pytest.mark.parametrize("fused", MODES)
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(n=st.integers(1, 18), k=st.integers(1, 40), m=st.integers(1, 20), seed=st.integers(0, 999))

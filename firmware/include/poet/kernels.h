@@ -49,7 +49,7 @@ void poet_dense_fwd_f32(const poet_dense_shape *shape, const float *x, const flo
 /* dx[n, k]. Chain: starts at 0; then m. */
 void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const float *w,
                           float *dx);
-/* dw in w's layout. Chain: starts at 0; then n. */
+/* dw in w's layout. Chain: starts at -0, so that with one sample it is the product; then n. */
 void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
                           float *dw);
 

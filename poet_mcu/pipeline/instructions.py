@@ -1,0 +1,37 @@
+"""Exact instructions and multiply-adds of one training step, counted on an emulated board.
+
+QEMU's ``-icount shift=0`` takes one nanosecond per instruction, so the board's own clock counts
+instructions. The serial link is not part of the step; reading and writing the card is.
+"""
+
+from __future__ import annotations
+
+from poet_mcu.ir.graph import Graph
+from poet_mcu.ops.operator import Array
+from poet_mcu.ops.table import OPERATORS
+from poet_mcu.pipeline.session import Session
+from poet_mcu.pipeline.target import BuildFolder, connect
+
+_INSTRUCTIONS_PER_S = 1_000_000_000  # icount shift 0
+
+
+def macs_of_step(graph: Graph) -> int:
+    """Multiply-adds of the forward pass, the data gradients and the weight gradients, each once.
+
+    Padding positions are counted; what a plan computes again is not.
+    """
+    total = 0
+    for node in graph.nodes:
+        inputs = [graph.values[i].type for i in node.inputs]
+        outputs = [graph.values[i].type for i in node.outputs]
+        total += OPERATORS[node.op].cost(inputs, outputs, node.attrs).macs
+    return total
+
+
+def instructions_of_step(build: BuildFolder, batch: tuple[Array, Array]) -> int:
+    """Instructions of the first training step on ``batch``, to one tick of the board's clock."""
+    with connect(build, None, icount=True) as board:
+        board.reset_model()
+        result = Session(board).train_step(*batch)
+        hertz = board.counters().cycle_hz
+    return round(result.cycles * _INSTRUCTIONS_PER_S / hertz)
