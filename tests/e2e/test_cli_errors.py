@@ -74,7 +74,10 @@ def test_missing_batch(run: Any, model: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--loss", "mae"), "--loss: expected one of cross-entropy, mse, got 'mae'"),
+        (
+            ("--loss", "mae"),
+            "--loss: expected one of cross-entropy, bce, mse, l1, huber, none, got 'mae'",
+        ),
         (("--optimizer", "sdg"), "did you mean 'sgd'?"),
         (("--strategy", "magic"), "--strategy: expected one of optimal"),
         (("--solver", "gurobi"), "--solver: expected one of highs, cbc"),
