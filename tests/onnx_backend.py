@@ -39,6 +39,7 @@ from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.stepplan import StepSettings, budget_of, plan_step
 from poet_mcu.toolchain import compile_flags, compiler
+from poet_mcu.training.recipe import Recipe
 from poet_mcu.training.training import evaluation_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -219,7 +220,7 @@ def run_case(case: Case, folder: Path) -> npt.NDArray[np.float32]:
     banner = Banner("test", case.name, "", "host", "")
     code = CodeInput(
         banner, case.name, "host", graph, graph, program, program, program.arena_bytes,
-        _board().arena.alignment_bytes, 0, 1, 0.0, bytes(32), bytes(16),
+        _board().arena.alignment_bytes, 0, 1, 0.0, Recipe(), bytes(32), bytes(16),
     )  # fmt: skip
     view = model_view(code)
     for name in ("poet_model.h", "poet_model.c", "poet_schedule.c", "poet_weights.c"):
@@ -242,7 +243,7 @@ def _call(
         if graph.values[home.value].role is Role.INPUT:
             raw = np.ascontiguousarray(x, np.float32).reshape(-1).view(np.uint8)
             memory[home.offset : home.offset + raw.size] = raw
-    run = (ctypes.c_uint64 * 8)()  # poet_run: no pages, no hook
+    run = (ctypes.c_uint64 * 32)()  # poet_run: no pages, no hook
     assert library.poet_generated_eval_step(ctypes.byref(run)) == 0
     (result,) = program.results
     value = graph.values[graph.outputs[0]]
