@@ -102,6 +102,13 @@ def plan(options: Options, progress: Progress = _quiet) -> Plan:
     return _best_order(prepare(replace(options, home_parameters="card")), progress)
 
 
+def budget_for(prepared: Prepared, ram_bytes: int | None = None) -> Budget:
+    """The split of the options' budget (or of ``ram_bytes``) for both steps of a plan."""
+    graphs = (prepared.train, prepared.evaluation)
+    size = prepared.ram_bytes if ram_bytes is None else ram_bytes
+    return budget_of(prepared.board, size, graphs, paging=prepared.options.paging)
+
+
 def _best_order(prepared: Prepared, progress: Progress) -> Plan:
     """The plan of the order that was chosen, or of the one whose training step costs least.
 
@@ -111,7 +118,7 @@ def _best_order(prepared: Prepared, progress: Progress) -> Plan:
         return plan_prepared(prepared, progress)
     best: Prepared | None = None
     least_j = math.inf
-    budget = budget_of(prepared.board, prepared.ram_bytes)
+    budget = budget_for(prepared)
     for name, graph in orders(prepared.train).items():
         progress(f"trying the order {name}")
         chosen = replace(prepared.options, order=name)
@@ -130,7 +137,7 @@ def _best_order(prepared: Prepared, progress: Progress) -> Plan:
 def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     """``plan`` for a model that has been read."""
     options, board = prepared.options, prepared.board
-    budget = budget_of(board, prepared.ram_bytes)
+    budget = budget_for(prepared)
     problem = make_problem(prepared.train, board, budget.arena_bytes)
     fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
     if prepared.ram_bytes > board.sram.size_bytes:
@@ -147,7 +154,7 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
         evaluation = plan_step(
             prepared.evaluation,
             board,
-            replace(options, remat=False, paging=True),
+            options,
             budget,
             _evaluation_settings(train),
         )

@@ -1,12 +1,12 @@
 """One graph -> schedule -> placement -> program within the budget, every level verified.
 
-The sum of live bytes is a lower bound of what a packing needs, and each page costs a few bytes of
-state; where the whole exceeds the budget, the planner gets that much less and solves again.
+The sum of live bytes is a lower bound of what a packing needs; where the packing exceeds the
+budget, the planner gets that much less and solves again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -62,20 +62,29 @@ BASELINES: Mapping[str, Callable[[Problem], Schedule]] = {
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """RAM of the board: all of it, and what the runtime takes beside arena and page states."""
+    """RAM of the board: all of it, and what is taken beside the arena.
+
+    ``runtime_bytes`` are stack, statics and a page state for every value that may be paged. The
+    states are reserved whether a plan uses them or not: a plan's peak then does not depend on how
+    many pages it has, and more RAM never makes a plan worse.
+    """
 
     ram_bytes: int
     runtime_bytes: int
 
     @property
     def arena_bytes(self) -> int:
-        """What is left for arena and page states."""
+        """What is left for the arena."""
         return self.ram_bytes - self.runtime_bytes
 
 
-def budget_of(board: Board, ram_bytes: int) -> Budget:
-    """The split of a budget on a board."""
-    return Budget(ram_bytes, board.runtime.stack_bytes + board.runtime.static_bytes)
+def budget_of(
+    board: Board, ram_bytes: int, graphs: Sequence[Graph] = (), *, paging: bool = True
+) -> Budget:
+    """The split of a budget on a board, for the steps of ``graphs``."""
+    pageable = sum(t.pageable for g in graphs for t in make_problem(g, board, 0).tensors)
+    states = PAGE_STATE_BYTES * pageable if paging else 0
+    return Budget(ram_bytes, board.runtime.stack_bytes + board.runtime.static_bytes + states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +114,8 @@ class StepPlan:
 
     @property
     def ram_bytes(self) -> int:
-        """Arena and page states as placed."""
-        return self.placement.arena_bytes + PAGE_STATE_BYTES * len(self.program.pages)
+        """The arena as placed."""
+        return self.placement.arena_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +164,7 @@ def plan_step(
     plan needs, searches between the two by halves, and ends with the plan of least memory.
     """
     alignment = board.arena.alignment_bytes
+    cheapest: StepPlan | None = None
     too_small, too_large = -1, max(0, budget.arena_bytes) + 1
     memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
@@ -166,26 +176,25 @@ def plan_step(
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
             continue
+        cheapest = cheapest or plan
         excess = plan.ram_bytes - budget.arena_bytes
         if excess <= 0:
-            return plan
+            return plan if plan is cheapest else _instead_of(cheapest, plan)
         too_large = memory
         memory -= round_up(excess, alignment)
         if memory <= too_small:
             memory = round_down((too_small + too_large) // 2, alignment)
     frugal = _frugal(graph, board, options, budget, settings)
     if frugal is not None:
-        return _instead_of(plan, frugal)
-    raise NoPlan(plan.problem, f"no packing within {budget.ram_bytes} bytes was found")
+        return _instead_of(cheapest or frugal, frugal)
+    problem = make_problem(graph, board, budget.arena_bytes, settings.deadline_s)
+    raise NoPlan(problem, f"no packing within {budget.ram_bytes} bytes was found")
 
 
 def _frugal(
     graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan | None:
-    """The plan of least memory, if it fits where no cheaper one could be placed.
-
-    It may have fewer pages, whose states cost a few bytes each.
-    """
+    """The plan of least memory, if it fits where no cheaper one could be placed."""
     problem = make_problem(
         graph, board, budget.arena_bytes, settings.deadline_s, settings.max_write_bytes
     )

@@ -17,13 +17,12 @@ from poet_mcu.board.schema import Board
 from poet_mcu.errors import InputError
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.parallel import run_all
-from poet_mcu.pipeline.plan import METRIC_KEYS, baselines
+from poet_mcu.pipeline.plan import METRIC_KEYS, baselines, budget_for
 from poet_mcu.pipeline.prepare import Prepared, prepare
 from poet_mcu.pipeline.stepplan import (
     NoPlan,
     StepPlan,
     StepSettings,
-    budget_of,
     least_ram,
     plan_step,
 )
@@ -227,12 +226,12 @@ def solve_point(task: _Task) -> Row:
     prepared = _prepared(task.options, task.sha256)
     board = prepared.board
     if task.ram_bytes is None:
-        roomy = budget_of(board, board.sram.size_bytes)
+        roomy = budget_for(prepared, board.sram.size_bytes)
         settings = StepSettings("train", "optimal")
         least, proven = least_ram(prepared.train, board, task.options, roomy, settings)
         return {"minimum_peak_bytes": least, "minimum_peak_proven_bytes": proven}
     prepared = replace(prepared, options=replace(task.options, ram_bytes=task.ram_bytes))
-    budget = budget_of(board, task.ram_bytes)
+    budget = budget_for(prepared)
     deadline_s = task.options.deadline_s
     problem = make_problem(prepared.train, board, budget.arena_bytes, deadline_s)
     fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
@@ -243,7 +242,7 @@ def solve_point(task: _Task) -> Row:
 
 
 def _plan_row(prepared: Prepared, board: Board, fixed: int) -> Row:
-    options, budget = prepared.options, budget_of(board, prepared.ram_bytes)
+    options, budget = prepared.options, budget_for(prepared)
     if budget.arena_bytes <= 0:
         return {"status": "infeasible"}
     try:
@@ -252,7 +251,7 @@ def _plan_row(prepared: Prepared, board: Board, fixed: int) -> Row:
         plan_step(
             prepared.evaluation,
             board,
-            replace(options, remat=False, paging=True),
+            options,
             budget,
             StepSettings("eval", "optimal", None, len(step.program.pages), step.region_blocks),
         )
