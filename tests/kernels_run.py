@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import re
-import struct
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,39 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from poet_mcu import resources
 from poet_mcu.ir.graph import Graph, Node, Role
-from poet_mcu.ops.operator import Kernel
 from poet_mcu.ops.table import OPERATORS
 
 sys.path.insert(0, str(Path(__file__).parent / "host"))
 import kernel_build as kb
 
 Arrays = dict[int, npt.NDArray[Any]]
-
-
-@functools.cache
-def layout(struct_name: str) -> dict[str, int]:
-    """Index of each 32-bit member of a struct of poet/kernels.h, elements of arrays by ``d[0]``."""
-    header = (resources.root() / "firmware" / "include" / "poet" / "kernels.h").read_text()
-    header = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL).replace("POET_AXES]", "6]")
-    (body,) = re.findall(rf"typedef struct {{([^}}]*)}} {struct_name};", header)
-    found: dict[str, int] = {}
-    for declaration in body.split(";"):
-        for name, size in re.findall(r"(\w+)(?:\[(\d+)\])?(?=\s*(?:,|$))", declaration):
-            names = [f"{name}[{i}]" for i in range(int(size))] if size else [name]
-            found |= {each: len(found) + i for i, each in enumerate(names)}
-    return found
-
-
-def descriptor(kernel: Kernel) -> ctypes.Array[ctypes.c_char]:
-    """The shape struct: 32-bit members by name, those without an initializer 0, as in C."""
-    where = layout(kernel.descriptor)
-    words = bytearray(4 * len(where))
-    for name, value in kernel.fields:
-        kind = "=f" if isinstance(value, float) else "=i"
-        struct.pack_into(kind, words, 4 * where[name], value)
-    return ctypes.create_string_buffer(bytes(words))
 
 
 def run_node(graph: Graph, node: Node, values: Arrays, lr: float, lib: ctypes.CDLL) -> None:
@@ -69,7 +40,7 @@ def run_node(graph: Graph, node: Node, values: Arrays, lr: float, lib: ctypes.CD
             args.append(np.full(scratch, 0xFF, np.uint8))
         else:
             args.append(lr if role == "lr" else None)
-    shape = [descriptor(kernel)] if kernel.descriptor else []
+    shape = [kb.descriptor(kernel)] if kernel.descriptor else []
     kb.call(lib, kernel.function, *shape, *args)
     for value, kind, raw in zip(node.outputs, kinds[1], outs, strict=True):
         assert (raw[:32] == 0xFF).all(), kernel.function

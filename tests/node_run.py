@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import re
-import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +30,6 @@ Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 _POISON = 0xA5
 _GUARD = 64
-
-
-@cache
-def _layouts() -> dict[str, dict[str, tuple[int, str]]]:
-    """Struct name -> member (arrays by element) -> (offset, format), from the public header."""
-    text = (kb.ROOT / "firmware" / "include" / "poet" / "kernels.h").read_text(encoding="utf-8")
-    sizes = {k: int(v) for k, v in re.findall(r"#define (POET_\w+) (\d+)", text)}
-    found = {}
-    for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
-        members: dict[str, tuple[int, str]] = {}
-        for kind, names in re.findall(r"(int32_t|float) ([^;]+);", body):
-            for item in names.replace(" ", "").split(","):
-                stem, _, count = item.rstrip("]").partition("[")
-                parts = [f"{stem}[{i}]" for i in range(sizes[count])] if count else [stem]
-                for part in parts:
-                    members[part] = (4 * len(members), "i" if kind == "int32_t" else "f")
-        found[name] = members
-    return found
-
-
-def descriptor(kernel: Kernel) -> Any:
-    """The C struct of a call."""
-    layout = _layouts()[kernel.descriptor]
-    raw = bytearray(4 * len(layout))
-    for name, value in kernel.fields:
-        offset, form = layout[name]
-        struct.pack_into(f"<{form}", raw, offset, value)
-    return (ctypes.c_uint8 * len(raw)).from_buffer(raw)
 
 
 def run_c(
@@ -98,7 +67,7 @@ def _array(raw: Array, kind: TensorType) -> Array:
 
 
 def _invoke(library: ctypes.CDLL, kernel: Kernel, arrays: Arrays, lr: float) -> None:
-    arguments: list[Any] = [ctypes.byref(descriptor(kernel))] if kernel.descriptor else []
+    arguments: list[Any] = [ctypes.byref(kb.descriptor(kernel))] if kernel.descriptor else []
     for role in kernel.args:
         if role == "null":
             arguments.append(None)

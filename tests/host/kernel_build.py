@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from poet_mcu.ops.operator import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = sorted((ROOT / "firmware" / "kernels").glob("*.c"))
@@ -92,3 +97,36 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
     scale = float(np.max(np.abs(want), initial=0.0))
     worst = float(np.max(np.abs(got.astype(np.float64) - want), initial=0.0))
     return worst / scale if scale > 0 else worst
+
+
+@cache
+def _layouts() -> dict[str, dict[str, tuple[int, str]]]:
+    """Struct name -> member (arrays by element) -> (offset, format), from the public header."""
+    text = (ROOT / "firmware" / "include" / "poet" / "kernels.h").read_text(encoding="utf-8")
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    sizes = {k: int(v) for k, v in re.findall(r"#define (POET_\w+) (\d+)", text)}
+    found = {}
+    for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
+        members: dict[str, tuple[int, str]] = {}
+        for kind, names in re.findall(r"(int32_t|float) ([^;]+);", body):
+            for item in names.replace(" ", "").split(","):
+                stem, _, count = item.rstrip("]").partition("[")
+                parts = (
+                    [f"{stem}[{i}]" for i in range(sizes.get(count) or int(count))]
+                    if count
+                    else [stem]
+                )
+                for part in parts:
+                    members[part] = (4 * len(members), "i" if kind == "int32_t" else "f")
+        found[name] = members
+    return found
+
+
+def descriptor(kernel: Kernel) -> Any:
+    """The C struct of a call; members without an initializer are 0, as in C."""
+    layout = _layouts()[kernel.descriptor]
+    raw = bytearray(4 * len(layout))
+    for name, value in kernel.fields:
+        offset, form = layout[name]
+        struct.pack_into(f"<{form}", raw, offset, value)
+    return (ctypes.c_uint8 * len(raw)).from_buffer(raw)

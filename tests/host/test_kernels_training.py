@@ -14,7 +14,6 @@ import recipes
 import torch
 
 from poet_mcu.ir.graph import DType, TensorType
-from poet_mcu.ops.operator import Kernel
 from poet_mcu.ops.table import OPERATORS
 from poet_mcu.ops.update import bias_correction
 from poet_mcu.training.rates import lr_factor
@@ -26,15 +25,6 @@ COUNT = 67
 TOLERANCE = 1e-5
 
 
-def descriptor(kernel: Kernel) -> ctypes.Structure:
-    """The kernel's descriptor with the layout of C: int32 and float fields."""
-    kinds = [
-        (n, ctypes.c_int32 if isinstance(v, int) else ctypes.c_float) for n, v in kernel.fields
-    ]
-    made = type("Shape", (ctypes.Structure,), {"_fields_": kinds})
-    return made(*(value for _, value in kernel.fields))
-
-
 def run(lib, op, inputs, attrs, step=None):
     """Outputs of an operator's kernel, and its inputs as it left them."""
     operator = OPERATORS[op]
@@ -43,7 +33,7 @@ def run(lib, op, inputs, attrs, step=None):
     kernel = operator.kernel(types, [TensorType(o.shape) for o in outputs], attrs)
     named = {f"in{i}": a.copy() for i, a in enumerate(inputs)} | (step or {})
     named |= {f"out{i}": a for i, a in enumerate(outputs)} | {"null": None}
-    shape = (ctypes.byref(descriptor(kernel)),) if kernel.descriptor else ()
+    shape = (ctypes.byref(kb.descriptor(kernel)),) if kernel.descriptor else ()
     kb.call(lib, kernel.function, *shape, *(named[a] for a in kernel.args))
     return outputs, [named[f"in{i}"] for i in range(len(inputs))]
 
