@@ -81,10 +81,9 @@ def validate(
     """Train ``steps`` updates on the board (``port``) or its emulator and compare.
 
     An update is one step, or as many as the build accumulates. Compared: losses and weights with
-    the same program compiled for this machine (to the bit; where it was built), and with the numpy
-    reference (REFERENCE_TOLERANCE); bytes and transfers of the card with the plan (exactly).
-    ``dump`` gets the board's losses and weights as npz. On an emulated board one more step is run
-    to count its instructions.
+    the same program on this machine (to the bit, where it was built) and with the numpy reference
+    (REFERENCE_TOLERANCE); bytes and transfers of the card with the plan. ``dump`` gets the board's
+    losses and weights as npz. On an emulated board one more step counts its instructions.
     """
     build = open_folder(folder)
     prepared = build.prepared()
