@@ -10,31 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 STORAGE = sorted((ROOT / "firmware" / "storage").glob("*.c"))
 HELPERS = Path(__file__).with_name("storage")
-STRICT = [
-    "-std=c11",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-    "-Werror",
-    "-Wconversion",
-    "-Wsign-conversion",
-    "-Wdouble-promotion",
-    "-Wfloat-conversion",
-    "-Wshadow",
-    "-Wstrict-prototypes",
-    "-Wmissing-prototypes",
-    "-Wcast-qual",
-    "-Wcast-align",
-    "-Wundef",
-    "-Wvla",
-    "-Wswitch-enum",
-    "-Wwrite-strings",
-    "-g",
-]
+STRICT = [*(flag for flag in LANGUAGE if flag != "-ffreestanding"), *WARNINGS, "-g"]
 SANITIZE = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 CRC_MISMATCH = "a page's checksum does not match"
 STATE = "not allowed in this state"

@@ -17,36 +17,13 @@ from typing import IO
 import jinja2
 import pytest
 
+from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
+
 pytestmark = pytest.mark.qemu
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRMWARE = ROOT / "firmware"
-CFLAGS = [
-    "-std=c11",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-    "-Werror",
-    "-Wconversion",
-    "-Wsign-conversion",
-    "-Wdouble-promotion",
-    "-Wfloat-conversion",
-    "-Wshadow",
-    "-Wstrict-prototypes",
-    "-Wmissing-prototypes",
-    "-Wcast-qual",
-    "-Wcast-align",
-    "-Wundef",
-    "-Wvla",
-    "-Wswitch-enum",
-    "-Wwrite-strings",
-    "-ffreestanding",
-    "-mthumb",
-    "-g",
-    "-ffunction-sections",
-    "-fdata-sections",
-]
+CFLAGS = [*LANGUAGE, *WARNINGS, "-mthumb", "-g", "-ffunction-sections", "-fdata-sections"]
 LIMIT_S = 90.0
 BLOCK_BYTES = 512
 
