@@ -3,11 +3,11 @@
 
 #include "poet/fma.h"
 #include "poet/kernels.h"
-#include "square_root.h"
+#include "root.h"
 
 static float inverse_deviation(const poet_batchnorm_shape *s, float var)
 {
-    return 1.0F / poet_square_root(var + s->eps);
+    return 1.0F / poet_root_by_integers(var + s->eps);
 }
 
 void poet_batch_stats_f32(const poet_batchnorm_shape *shape, const float *x, float *mean,

@@ -9,6 +9,7 @@
 
 #include "float_bits.h"
 #include "poet/fma.h"
+#include "root.h"
 
 #define LOG2_E 0x1.715476p+0F
 #define LN2_HIGH 0x1.62e4p-1F /* 15 bits: exact times any integer below 2^9 */
@@ -181,45 +182,7 @@ float poet_sigmoidf(float x)
     return ((x < 0.0F) ? e : 1.0F) / (1.0F + e);
 }
 
-/* One digit of the root at a time, on integers: exact, and the same on a core with or without FPU. */
 float poet_sqrtf(float x)
 {
-    const uint32_t bits = poet_bits_of(x);
-    if ((bits & ~SIGN) == 0U || !(x < poet_float_of(INFINITE_BITS))) {
-        return x;
-    }
-    if (bits > SIGN) {
-        return poet_float_of(0x7FC00000U);
-    }
-    int32_t exponent = (int32_t)(bits >> 23);
-    uint32_t mantissa = bits & 0x007FFFFFU;
-    if (exponent == 0) {
-        exponent = 1;
-        while (mantissa < 0x00800000U) {
-            mantissa <<= 1;
-            exponent--;
-        }
-    }
-    mantissa |= 0x00800000U;
-    exponent -= 127;
-    if ((exponent & 1) != 0) {
-        mantissa <<= 1;
-        exponent--;
-    }
-    /* 25 digits of sqrt(mantissa * 2^25); the remainder says which way to round. */
-    mantissa <<= 1;
-    uint32_t digits = 0;
-    uint32_t twice = 0;
-    for (uint32_t digit = 0x01000000U; digit != 0U; digit >>= 1) {
-        const uint32_t trial = twice + digit;
-        if (trial <= mantissa) {
-            twice = trial + digit;
-            mantissa -= trial;
-            digits += digit;
-        }
-        mantissa <<= 1;
-    }
-    /* A tie cannot happen: the root of a 24-digit number has no 25th digit and then zeros. */
-    digits += digits & 1U;
-    return poet_float_of((digits >> 1) + ((uint32_t)((exponent / 2) + 126) << 23));
+    return (x != x) ? x : poet_root_by_integers(x);
 }

@@ -3,7 +3,7 @@
 
 #include "poet/fma.h"
 #include "poet/kernels.h"
-#include "square_root.h"
+#include "root.h"
 
 typedef struct {
     float mean, inverse; /* inverse deviation */
@@ -22,7 +22,7 @@ static row_stats stats_of(const poet_rownorm_shape *s, const float *x)
         const float centred = x[f] - stats.mean;
         squares = POET_FMA(centred, centred, squares);
     }
-    stats.inverse = 1.0F / poet_square_root(squares / (float)s->features + s->eps);
+    stats.inverse = 1.0F / poet_root_by_integers(squares / (float)s->features + s->eps);
     return stats;
 }
 

@@ -1,12 +1,12 @@
-/* Copies between layouts: transpose, slice, pad, expand and their gradients. */
+/* Copies between layouts: transpose, slice, pad and their gradients. */
 #include <stdint.h>
 
 #include "poet/kernels.h"
 
 enum { AXES = 6 };
 
-/* Writes (add = 0) or adds (add = 1) the whole box. */
-static void move_box(const poet_strided_shape *s, const float *x, float *y, int add)
+/* Writes the whole box. */
+static void move_box(const poet_strided_shape *s, const float *x, float *y)
 {
     int32_t at[AXES] = {0};
     int32_t from = s->from;
@@ -18,7 +18,7 @@ static void move_box(const poet_strided_shape *s, const float *x, float *y, int 
         int32_t source = from;
         int32_t target = to;
         for (int32_t left = s->size[AXES - 1]; left > 0; left--) {
-            y[target] = (add != 0) ? y[target] + x[source] : x[source];
+            y[target] = x[source];
             source += from_step;
             target += to_step;
         }
@@ -46,17 +46,11 @@ static void fill_all(const poet_strided_shape *s, float value, float *y)
 
 void poet_strided_copy_f32(const poet_strided_shape *shape, const float *x, float *y)
 {
-    move_box(shape, x, y, 0);
+    move_box(shape, x, y);
 }
 
 void poet_strided_place_f32(const poet_strided_shape *shape, const float *x, float *y)
 {
     fill_all(shape, shape->fill, y);
-    move_box(shape, x, y, 0);
-}
-
-void poet_strided_add_f32(const poet_strided_shape *shape, const float *x, float *y)
-{
-    fill_all(shape, 0.0F, y);
-    move_box(shape, x, y, 1);
+    move_box(shape, x, y);
 }

@@ -72,12 +72,6 @@ class Plan:
         """Blocks of the raw region on the card: header and all pages."""
         return max(self.train.region_blocks, self.evaluation.region_blocks)
 
-    @property
-    def page_count(self) -> int:
-        """Pages of both steps."""
-        own = len(self.evaluation.program.pages) - len(self.evaluation.graph.card_homes)
-        return len(self.train.program.pages) + own
-
 
 def _quiet(_: str) -> None:
     """No progress."""

@@ -266,12 +266,10 @@ typedef struct {
     int32_t from, to, count;
     float fill;
 } poet_strided_shape;
-/* Every output element is written by the box once (transpose, slice, expand). */
+/* Every output element is written by the box once (transpose, slice). */
 void poet_strided_copy_f32(const poet_strided_shape *shape, const float *x, float *y);
 /* Fill, then the box (pad, gradient of slice). */
 void poet_strided_place_f32(const poet_strided_shape *shape, const float *x, float *y);
-/* Chain: starts at 0; adds in the order of the box (gradient of expand). */
-void poet_strided_add_f32(const poet_strided_shape *shape, const float *x, float *y);
 
 /* y = [a | b | c | d] in each of outer rows; the sizes are floats a row, 0 with NULL. */
 typedef struct {
