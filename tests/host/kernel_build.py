@@ -101,8 +101,10 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
 
 @cache
 def _layouts() -> dict[str, dict[str, tuple[int, str]]]:
-    """Struct name -> member (arrays by element) -> (offset, format), from the public header."""
-    text = (ROOT / "firmware" / "include" / "poet" / "kernels.h").read_text(encoding="utf-8")
+    """Struct name -> member (arrays by element) -> (offset, format), from the public headers."""
+    folder = ROOT / "firmware" / "include" / "poet"
+    files = [folder / name for name in ("kernels.h", "recurrent.h")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     sizes = {k: int(v) for k, v in re.findall(r"#define (POET_\w+) (\d+)", text)}
     found = {}
