@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "poet/bdev.h"
+
 typedef struct {
     uint8_t port; /* 0: GPIOA */
     uint8_t number;
@@ -14,6 +16,7 @@ typedef struct {
 /* SYSCLK = HSE / m * n / 2; the SDMMC's 48 MHz = HSE / m * n / q. */
 typedef struct {
     bool hse_bypass; /* a clock comes in instead of a crystal */
+    bool slow_apb2;  /* 54 MHz instead of 108 MHz */
     uint8_t pll_m;
     uint8_t pll_q;
     uint16_t pll_n;
@@ -29,23 +32,17 @@ typedef struct {
     poet_stm32f7_pin receive;
 } poet_stm32f7_console;
 
-typedef struct {
-    uint32_t base;
-    uint8_t enable_bit; /* APB2 */
-    uint8_t irq;
-    uint8_t dma_channel;
-    uint8_t receive_stream; /* of DMA2 */
-    uint8_t transmit_stream;
-    bool high_speed;         /* try 48 MHz by CMD6; falls back by itself */
-    poet_stm32f7_pin pins[6]; /* D0 D1 D2 D3 CK CMD */
-    poet_stm32f7_pin detect; /* low: a card is in */
-} poet_stm32f7_card;
-
+/* The block device is the board's choice: poet_sdmmc_* or poet_sd_spi_* on spi.h. */
 typedef struct {
     poet_stm32f7_clock clock;
     poet_stm32f7_console console;
-    poet_stm32f7_card card;
+    poet_bdev card;
+    void (*bind_card)(void);
+    uint8_t card_irq; /* POET_STM32F7_NO_IRQ: it works by polling */
+    void (*card_interrupt)(void);
 } poet_stm32f7_board;
+
+#define POET_STM32F7_NO_IRQ 0xFFu
 
 extern const poet_stm32f7_board poet_stm32f7;
 

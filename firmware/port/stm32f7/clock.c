@@ -60,7 +60,7 @@ bool poet_stm32f7_start_clock(const poet_stm32f7_clock *clock)
     if (!ready(&FLASH_ACR, 0xFu, FLASH_ACR_7_WAIT_STATES)) {
         return false;
     }
-    RCC_CFGR |= RCC_CFGR_PPRE1_4 | RCC_CFGR_PPRE2_2;
+    RCC_CFGR |= RCC_CFGR_PPRE1_4 | (clock->slow_apb2 ? RCC_CFGR_PPRE2_4 : RCC_CFGR_PPRE2_2);
     RCC_CFGR |= RCC_CFGR_SW_PLL;
     RCC_DCKCFGR2 = 0u;
     return ready(&RCC_CFGR, RCC_CFGR_SWS, RCC_CFGR_SWS_PLL);
@@ -95,5 +95,14 @@ void poet_stm32f7_input(const poet_stm32f7_pin *pin)
 {
     poet_gpio_registers *port = open_port(pin);
     set_field(&port->pupdr, pin->number, 2u, GPIO_PULL_UP);
-    set_field(&port->moder, pin->number, 2u, 0u);
+    set_field(&port->moder, pin->number, 2u, GPIO_MODE_INPUT);
+}
+
+/* The level before the direction, so that the pin never drives low. */
+void poet_stm32f7_output_high(const poet_stm32f7_pin *pin)
+{
+    poet_gpio_registers *port = open_port(pin);
+    port->bsrr = 1u << pin->number;
+    set_field(&port->ospeedr, pin->number, 2u, GPIO_SPEED_VERY_HIGH);
+    set_field(&port->moder, pin->number, 2u, GPIO_MODE_OUTPUT);
 }

@@ -16,6 +16,8 @@ bool poet_stm32f7_start_clock(const poet_stm32f7_clock *clock);
 void poet_stm32f7_route(const poet_stm32f7_pin *pin);
 /* The same as an input with a pull-up. */
 void poet_stm32f7_input(const poet_stm32f7_pin *pin);
+/* The same as an output that begins high. */
+void poet_stm32f7_output_high(const poet_stm32f7_pin *pin);
 
 /* MPU: no speculation into external memories, no access below the stack. */
 void poet_stm32f7_protect(void);

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "console.h"
 #include "registers.h"
-#include "sdmmc.h"
 
 /* STM32F76x and F77x have the most: positions 0..109 (RM0410 10.1). */
 #define INTERRUPTS 110u
@@ -29,17 +28,14 @@ __attribute__((section(".vectors.interrupts"), used)) const handler
 
 extern const uint32_t poet_cortex_m_vectors[];
 
-static poet_sdmmc_state card_state;
-static const poet_bdev card = {.ops = &poet_sdmmc_ops, .state = &card_state};
-
 void poet_stm32f7_interrupt(void)
 {
     uint32_t exception;
     __asm volatile("mrs %0, ipsr" : "=r"(exception));
     if (exception == poet_stm32f7.console.irq + 16u) {
         poet_stm32f7_console_interrupt();
-    } else if (exception == poet_stm32f7.card.irq + 16u) {
-        poet_sdmmc_interrupt(&card_state);
+    } else if (exception == poet_stm32f7.card_irq + 16u) {
+        poet_stm32f7.card_interrupt();
     } else {
         /* Nobody enabled it: it cannot come, but must not come again and again. */
         NVIC_DISABLE(exception - 16u) = NVIC_BIT(exception - 16u);
@@ -66,12 +62,12 @@ void poet_port_init(void)
     poet_stm32f7_start_caches();
     poet_stm32f7_start_cycles();
     poet_stm32f7_start_console(poet_stm32f7.console.clock_hz);
-    poet_sdmmc_init(&card_state, &poet_stm32f7.card);
+    poet_stm32f7.bind_card();
 }
 
 const poet_bdev *poet_port_bdev(void)
 {
-    return &card;
+    return &poet_stm32f7.card;
 }
 
 _Noreturn void poet_port_stop(void)

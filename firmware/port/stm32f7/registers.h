@@ -30,6 +30,7 @@
 #define RCC_CFGR_SWS_PLL (2u << 2)
 #define RCC_CFGR_PPRE1_4 (5u << 10)
 #define RCC_CFGR_PPRE2_2 (4u << 13)
+#define RCC_CFGR_PPRE2_4 (5u << 13)
 #define RCC_APB1RSTR POET_REGISTER(0x40023820u)
 #define RCC_APB2RSTR POET_REGISTER(0x40023824u)
 #define RCC_AHB1ENR POET_REGISTER(0x40023830u)
@@ -67,6 +68,8 @@ typedef volatile struct {
     uint32_t afr[2];
 } poet_gpio_registers;
 #define GPIO_PORT(index) ((poet_gpio_registers *)(uintptr_t)(0x40020000u + 0x400u * (index)))
+#define GPIO_MODE_INPUT 0u
+#define GPIO_MODE_OUTPUT 1u
 #define GPIO_MODE_ALTERNATE 2u
 #define GPIO_SPEED_VERY_HIGH 3u
 #define GPIO_PULL_UP 1u
@@ -93,6 +96,22 @@ typedef volatile struct {
 #define USART_ISR_TC (1u << 6)
 #define USART_ISR_TXE (1u << 7)
 #define USART_ICR_ERRORS 0xFu /* overrun, noise, framing, parity */
+
+/* SPI, 32.9 */
+typedef volatile struct {
+    uint32_t cr1;
+    uint32_t cr2;
+    uint32_t sr;
+    uint32_t dr;
+} poet_spi_registers;
+#define SPI_CR1_MASTER (1u << 2)
+#define SPI_CR1_DIVISION_SHIFT 3u
+#define SPI_CR1_ENABLE (1u << 6)
+#define SPI_CR1_SOFTWARE_SELECT (3u << 8) /* SSM and SSI: the select pin is ours */
+#define SPI_CR2_8_BITS (7u << 8)
+#define SPI_CR2_BYTE_THRESHOLD (1u << 12)
+#define SPI_SR_RXNE (1u << 0)
+#define SPI_SR_TXE (1u << 1)
 
 /* SDMMC, 35.8 */
 typedef volatile struct {

@@ -479,7 +479,7 @@ const poet_bdev_ops poet_sdmmc_ops = {
     .block_count = sdmmc_block_count,
 };
 
-void poet_sdmmc_init(poet_sdmmc_state *state, const poet_stm32f7_card *config)
+void poet_sdmmc_init(poet_sdmmc_state *state, const poet_sdmmc_config *config)
 {
     memset(state, 0, sizeof *state);
     state->config = config;

@@ -14,6 +14,18 @@
 #include "board.h"
 #include "poet/bdev.h"
 
+typedef struct {
+    uint32_t base;
+    uint8_t enable_bit; /* APB2 */
+    uint8_t irq;
+    uint8_t dma_channel;
+    uint8_t receive_stream; /* of DMA2 */
+    uint8_t transmit_stream;
+    bool high_speed;          /* try 48 MHz by CMD6; falls back by itself */
+    poet_stm32f7_pin pins[6]; /* D0 D1 D2 D3 CK CMD */
+    poet_stm32f7_pin detect;  /* low: a card is in */
+} poet_sdmmc_config;
+
 typedef enum {
     POET_SDMMC_IDLE,
     POET_SDMMC_DATA_IN,
@@ -23,7 +35,7 @@ typedef enum {
 } poet_sdmmc_stage;
 
 typedef struct {
-    const poet_stm32f7_card *config;
+    const poet_sdmmc_config *config;
     uint32_t block_count; /* 0: not open */
     uint32_t retries;     /* transfers repeated since init */
     uint32_t address;     /* RCA, in the upper half */
@@ -46,7 +58,7 @@ typedef struct {
 extern const poet_bdev_ops poet_sdmmc_ops;
 
 /* Bind; no input or output. One device per program: its staging block is shared. */
-void poet_sdmmc_init(poet_sdmmc_state *state, const poet_stm32f7_card *config);
+void poet_sdmmc_init(poet_sdmmc_state *state, const poet_sdmmc_config *config);
 void poet_sdmmc_interrupt(poet_sdmmc_state *state);
 
 #endif

@@ -99,7 +99,7 @@ static poet_status ask_app(const poet_sdmmc_state *card, uint32_t index, uint32_
 
 static void power_on(const poet_sdmmc_state *card)
 {
-    const poet_stm32f7_card *config = card->config;
+    const poet_sdmmc_config *config = card->config;
     poet_sdmmc_registers *regs = poet_sdmmc_at(card);
     for (uint32_t i = 0u; i < sizeof config->pins / sizeof config->pins[0]; i++) {
         poet_stm32f7_route(&config->pins[i]);
