@@ -73,7 +73,16 @@ class SoftmaxOf:
     op: str = "Softmax"
 
 
-Entry = Active | Tensor | Pending | SoftmaxOf
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """``value`` with its axes in the order ``perm``: left out where the model turns it back."""
+
+    value: Value
+    perm: tuple[int, ...]
+    compute: Callable[[], Value]
+
+
+Entry = Active | Tensor | Pending | SoftmaxOf | Transposed
 
 
 @dataclass(slots=True)
@@ -109,7 +118,7 @@ class Context:
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
             self.env[name] = found
-        if isinstance(found, SoftmaxOf):
+        if isinstance(found, SoftmaxOf | Transposed):
             found = Active(found.compute())
             self.env[name] = found
         if isinstance(found, Tensor):
