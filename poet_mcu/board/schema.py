@@ -163,7 +163,7 @@ class Board(Table):
     port: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     port_family: Annotated[str, Field(pattern=r"^[a-z0-9_]*$")] = ""
     core: Core
-    memory: dict[Literal["flash", "sram"], Memory]
+    memory: dict[Literal["flash", "sram", "vectors"], Memory]
     runtime: Runtime
     arena: Arena
     storage: Storage
@@ -188,6 +188,11 @@ class Board(Table):
     def flash(self) -> Memory:
         """Where code, tables and frozen values live."""
         return self.memory["flash"]
+
+    @property
+    def vectors(self) -> Memory:
+        """Where the core looks for its vector table after a reset: the start of flash, mostly."""
+        return self.memory.get("vectors", self.flash)
 
     @property
     def sram(self) -> Memory:

@@ -190,7 +190,10 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
 
 
 def _linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+    apart = board.vectors != board.flash
     return {
+        "vectors_origin": f"0x{board.vectors.origin:08x}" if apart else "",
+        "vectors_bytes": board.vectors.size_bytes,
         "flash_origin": f"0x{board.flash.origin:08x}",
         "flash_bytes": board.flash.size_bytes,
         "ram_origin": f"0x{board.sram.origin:08x}",

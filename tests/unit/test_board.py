@@ -11,6 +11,7 @@ from poet_mcu.board.schema import KERNEL_FAMILIES, Board
 from poet_mcu.errors import BoardError
 
 SD_BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m7-sd", "qemu-m55-sd")
+LARGE_BOARDS = ("qemu-mps2-an500", "qemu-mps2-an386", "qemu-mps3-an547")
 
 
 def write(folder, text, name="mine.toml"):
@@ -28,7 +29,13 @@ def refuse(path, *patterns):
 
 
 def test_the_boards_we_run_are_there():
-    assert {*SD_BOARDS, "qemu-mps2-an500", "host"} <= set(list_boards())
+    assert {*SD_BOARDS, *LARGE_BOARDS, "host"} <= set(list_boards())
+
+
+def test_vectors_stand_at_the_start_of_flash_unless_said():
+    assert load_board("qemu-m7-sd").vectors == load_board("qemu-m7-sd").flash
+    apart = load_board("qemu-mps3-an547")
+    assert (apart.vectors.origin, apart.flash.origin) == (0, 0x0100_0000)
 
 
 @pytest.mark.parametrize("name", list_boards())

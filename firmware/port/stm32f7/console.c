@@ -33,7 +33,7 @@ void poet_stm32f7_start_console(uint32_t clock_hz)
     usart()->cr1 = 0u;
     usart()->brr = (clock_hz + BAUD / 2u) / BAUD;
     usart()->cr1 = USART_CR1_TE | USART_CR1_RE | USART_CR1_RXNEIE | USART_CR1_UE;
-    NVIC_ENABLE(console->irq) = NVIC_BIT(console->irq);
+    NVIC_ISER(console->irq) = 1u << console->irq % 32u;
 }
 
 /* A byte for which the ring has no room is dropped: the frame's checksum tells. */

@@ -38,7 +38,7 @@ void poet_stm32f7_interrupt(void)
         poet_stm32f7.card_interrupt();
     } else {
         /* Nobody enabled it: it cannot come, but must not come again and again. */
-        NVIC_DISABLE(exception - 16u) = NVIC_BIT(exception - 16u);
+        NVIC_ICER(exception - 16u) = 1u << (exception - 16u) % 32u;
     }
 }
 

@@ -185,10 +185,7 @@ typedef volatile struct {
 #define DMA_FLAG_TE (1u << 3)
 #define DMA_FLAG_DME (1u << 2)
 
-/* Core: interrupts (PM0253 4.2), caches (4.7), MPU (4.6), DWT (Armv7-M ARM C1.8) */
-#define NVIC_ENABLE(irq) POET_REGISTER(0xE000E100u + 4u * ((irq) / 32u))
-#define NVIC_DISABLE(irq) POET_REGISTER(0xE000E180u + 4u * ((irq) / 32u))
-#define NVIC_BIT(irq) (1u << ((irq) % 32u))
+/* Core: caches (4.7), MPU (4.6), DWT (Armv7-M ARM C1.8) */
 #define SCB_VTOR POET_REGISTER(0xE000ED08u)
 #define SCB_CCR POET_REGISTER(0xE000ED14u)
 #define SCB_CCR_DC (1u << 16)

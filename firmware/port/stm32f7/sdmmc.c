@@ -318,10 +318,10 @@ void poet_sdmmc_interrupt(poet_sdmmc_state *state)
 static void advance_now(poet_sdmmc_state *card)
 {
     const uint32_t irq = card->config->irq;
-    NVIC_DISABLE(irq) = NVIC_BIT(irq);
+    NVIC_ICER(irq) = 1u << irq % 32u;
     __asm volatile("dsb\n\tisb" ::: "memory");
     advance(card);
-    NVIC_ENABLE(irq) = NVIC_BIT(irq);
+    NVIC_ISER(irq) = 1u << irq % 32u;
 }
 
 /* ---- the block device ---- */
@@ -334,7 +334,7 @@ static poet_status sdmmc_open(void *state)
     card->stage = POET_SDMMC_IDLE;
     card->status = POET_OK;
     POET_TRY(poet_sdmmc_identify(card));
-    NVIC_ENABLE(irq) = NVIC_BIT(irq);
+    NVIC_ISER(irq) = 1u << irq % 32u;
     return POET_OK;
 }
 
