@@ -69,15 +69,15 @@ def shape_of(fields: str, values: dict[str, int]) -> ctypes.Array[ctypes.c_int32
 
 def call(lib: ctypes.CDLL, name: str, shape: object, *args: object) -> None:
     """Arrays go as pointers, floats as float, None as NULL."""
-    converted: list[object] = [shape]
-    for arg in args:
+    converted: list[object] = []
+    for arg in (shape, *args):  # a kernel without descriptor has an array in its place
         if isinstance(arg, np.ndarray):
             assert arg.flags.c_contiguous
             converted.append(ctypes.c_void_p(arg.ctypes.data))
         elif isinstance(arg, float):
             converted.append(ctypes.c_float(arg))
         else:
-            converted.append(ctypes.c_void_p(None))
+            converted.append(ctypes.c_void_p(None) if arg is None else arg)
     function = getattr(lib, name)
     function.restype = None
     function(*converted)

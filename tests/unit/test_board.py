@@ -36,7 +36,8 @@ def test_every_board_loads_and_is_called_as_its_file(name):
     board = load_board(name)
     assert board.name == name
     assert set(board.cost) == set(KERNEL_FAMILIES)
-    assert (resources.root() / board.port_folder).is_dir()
+    for folder in board.port_folders:
+        assert (resources.root() / "firmware" / "port" / folder).is_dir()
     assert board.sram.size_bytes > board.runtime.stack_bytes + board.runtime.static_bytes
 
 
@@ -45,7 +46,7 @@ def test_lm3s6965_machine(name):
     board = load_board(name)
     assert (board.flash.origin, board.flash.size_bytes) == (0, 256 * 1024)
     assert (board.sram.origin, board.sram.size_bytes) == (0x20000000, 64 * 1024)
-    assert board.port_folder == "firmware/port/lm3s6965evb"
+    assert board.port_folders == ("lm3s6965evb", "common")
     assert board.storage.driver == "sd_spi"
     assert not board.storage.overlap
     assert board.emulator is not None
