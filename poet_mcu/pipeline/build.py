@@ -26,7 +26,7 @@ from poet_mcu.version import __version__
 TOOL = f"poet-mcu {__version__}"
 GENERATED = ("poet_model.h", "poet_model.c", "poet_schedule.c", "poet_weights.c")
 _RUNTIME_FOLDERS = ("kernels", "link", "train")
-_STORAGE = ("crc.c", "page_store.c", "status.c")
+_STORAGE = ("checkpoint.c", "crc.c", "page_store.c", "status.c")
 _DRIVERS = {
     "sd_spi": ("sd_bus.c", "sd_csd.c", "sd_spi.c"),
     "sdmmc": ("sd_csd.c",),
@@ -93,6 +93,7 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
         arena_alignment_bytes=board.arena.alignment_bytes,
         region_block=board.storage.region_first_block,
         region_blocks=planned.region_blocks,
+        slots=planned.slots,
         default_lr=prepared.options.lr,
         recipe=prepared.options,
         model_hash=bytes.fromhex(report.sha256),
@@ -126,7 +127,8 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
     code, texts = _with_build_id(_code_input(planned, board), board)
     with new_folder(out) as folder:
         _write_sources(folder, board, planned, texts)
-        write_card(folder / "card.img", code.build_id, code.region_block, code.region_blocks)
+        first, count = code.region_block, code.region_blocks
+        write_card(folder / "card.img", code.build_id, first, count, code.slots)
         _save_model(options.model, folder / "model.onnx")
         if dump:
             _write_dumps(folder / "dump", planned)
