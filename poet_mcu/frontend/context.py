@@ -114,6 +114,16 @@ class Context:
 
     def activation(self, name: str, dtype: DType = DType.F32) -> Value:
         """The value of ``name``, which must be computed on the board, and of type ``dtype``."""
+        value = self.computed(name)
+        if value.type.dtype is not dtype:
+            raise ModelError(
+                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
+                f"{_SPELLED[value.type.dtype]}; indices serve Gather, comparisons Where alone"
+            )
+        return value
+
+    def computed(self, name: str) -> Value:
+        """The value of ``name``, which must be computed on the board (or the input); any type."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
@@ -125,11 +135,6 @@ class Context:
             raise ModelError(
                 f"expected a value that depends on the input, got the constant '{name}'; "
                 "fold it before export"
-            )
-        if found.value.type.dtype is not dtype:
-            raise ModelError(
-                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
-                f"{_SPELLED[found.value.type.dtype]}; indices serve Gather, comparisons Where alone"
             )
         return found.value
 

@@ -28,13 +28,15 @@ class Cost:
 
     ``family`` names the row of the board's cost table: conv_fwd, conv_bwd_x, conv_bwd_w,
     dense_fwd, dense_bwd, pool, elementwise, loss, update. ``macs`` multiply-adds, ``elements``
-    outputs written, ``transcendental`` calls of exp, log and their like.
+    outputs written, ``transcendental`` calls of exp, log and their like. ``then`` is what a node
+    does besides that is priced by another row.
     """
 
     family: str
     macs: int = 0
     elements: int = 0
     transcendental: int = 0
+    then: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
