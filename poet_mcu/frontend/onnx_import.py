@@ -71,6 +71,8 @@ def load_model(
     fuse_softmax: bool = True,
     fuse_sigmoid: bool = False,
     batchnorm: str = "auto",
+    dropout: str = "model",
+    seed: int = 0,
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
@@ -78,7 +80,8 @@ def load_model(
     name of each weight; without ``fuse_softmax`` a final Softmax is computed,
     with ``fuse_sigmoid`` a final Sigmoid is left to the loss. ``batchnorm`` is
     'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
-    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
+    is trained and the batch has a variance). ``dropout`` is 'model' (as each node says), 'on' or
+    'off', ``seed`` that of its masks. Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
     walk = Walk(
@@ -88,6 +91,8 @@ def load_model(
         fuse_softmax=fuse_softmax,
         fuse_sigmoid=fuse_sigmoid,
         batchnorm=batchnorm,
+        dropout=dropout,
+        seed=seed,
     )
     walk.run()
     raise_problems(path, walk.problems)
@@ -109,7 +114,7 @@ def weight_names(path: Path) -> tuple[str, ...]:
 
     Raises ModelError like ``load_model``.
     """
-    walk = Walk(read_model(path), None, lambda _: False, default_batch=1)
+    walk = Walk(read_model(path), None, lambda _: False, default_batch=1, dropout="off")
     walk.run()
     raise_problems(path, walk.problems)
     return tuple(walk.ctx.weights)
@@ -122,6 +127,8 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
     if chains:
         names = ", ".join(sorted(set(chains)))
         notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
+    if walk.ctx.dropouts:
+        notes.append(f"{walk.ctx.dropouts} Dropout in training steps (--dropout off: none)")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
