@@ -193,6 +193,31 @@ def _divide(a: Any, b: Any) -> Any:
     return (a - np.fmod(a, b)) // b  # fmod has the sign of a, so the division is exact
 
 
+def _mod(call: _Call) -> Array:
+    """The sign is the divisor's, with ``fmod`` that of the dividend (ONNX Operators, Mod)."""
+    function = np.fmod if call.attribute("fmod", 0) else np.mod
+    if call.need(1).dtype.kind in "iu" and not np.all(call.need(1)):
+        raise ZeroDivisionError("a remainder of a division by zero")
+    return _binary(function)(call)
+
+
+def _logic(function: Callable[..., Any], arity: int) -> Rule:
+    def rule(call: _Call) -> Array:
+        parts = [call.need(i) for i in range(arity)]
+        if any(part.dtype != np.bool_ for part in parts):
+            raise TypeError(f"operands of types {', '.join(str(p.dtype) for p in parts)}")
+        _limit(math.prod(np.broadcast_shapes(*(part.shape for part in parts))))
+        return np.asarray(function(*parts))
+
+    return rule
+
+
+def _trilu(call: _Call) -> Array:
+    diagonal = call.ints(1) or (0,)
+    function = np.triu if call.attribute("upper", 1) else np.tril
+    return np.asarray(function(call.need(0), diagonal[0]))
+
+
 def _reduce_prod(call: _Call) -> Array:
     data: Any = call.need(0)
     keep = bool(call.attribute("keepdims", 1))
@@ -215,6 +240,7 @@ def _limit(elements: int) -> None:
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "Abs": _unary(np.abs),
+        "And": _logic(np.logical_and, 2),
         "Add": _binary(np.add),
         "Cast": _cast,
         "Concat": _concat,
@@ -225,11 +251,16 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Expand": _expand,
         "Gather": _gather,
         "Greater": _compare(np.greater),
+        "GreaterOrEqual": _compare(np.greater_equal),
         "Identity": _same,
         "Less": _compare(np.less),
+        "LessOrEqual": _compare(np.less_equal),
         "Log": _unary(np.log),
+        "Mod": _mod,
         "Mul": _binary(np.multiply),
         "Neg": _unary(np.negative),
+        "Not": _logic(np.logical_not, 1),
+        "Or": _logic(np.logical_or, 2),
         "Pow": _power,
         "Range": _range,
         "Reciprocal": _unary(np.reciprocal),
@@ -239,6 +270,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Squeeze": _squeeze,
         "Sub": _binary(np.subtract),
         "Transpose": _transpose,
+        "Trilu": _trilu,
         "Unsqueeze": _unsqueeze,
         "Where": _where,
     }
