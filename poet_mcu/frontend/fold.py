@@ -149,21 +149,6 @@ def _variadic(function: Callable[[Any, Any], Any]) -> Rule:
     return rule
 
 
-def _logic(function: Callable[..., Any]) -> Rule:
-    def rule(call: _Call) -> Array:
-        return np.asarray(function(*(call.need(i) for i in range(len(call.inputs)))))
-
-    return rule
-
-
-def _modulo(call: _Call) -> Array:
-    a: Any = call.need(0)
-    b: Any = call.need(1)
-    if a.dtype.kind in "iu" and not np.all(b):
-        raise ZeroDivisionError("an integer division by zero")
-    return np.asarray((np.fmod if call.attribute("fmod", 0) else np.mod)(a, b))
-
-
 def _tile(call: _Call) -> Array:
     data, repeats = call.need(0), _as_ints(call.need(1))
     _limit(data.size * math.prod(repeats))
@@ -177,11 +162,6 @@ def _cumulated(call: _Call) -> Array:
     total = np.cumsum(turned, axis, dtype=data.dtype)
     total = total - turned if call.attribute("exclusive", 0) else total
     return np.asarray(np.flip(total, axis) if call.attribute("reverse", 0) else total)
-
-
-def _triangle(call: _Call) -> Array:
-    (k,) = call.ints(1) or (0,)
-    return (np.triu if call.attribute("upper", 1) else np.tril)(call.need(0), k)
 
 
 def _size(call: _Call) -> Array:
@@ -245,6 +225,31 @@ def _divide(a: Any, b: Any) -> Any:
     return (a - np.fmod(a, b)) // b  # fmod has the sign of a, so the division is exact
 
 
+def _mod(call: _Call) -> Array:
+    """The sign is the divisor's, with ``fmod`` that of the dividend (ONNX Operators, Mod)."""
+    function = np.fmod if call.attribute("fmod", 0) else np.mod
+    if call.need(1).dtype.kind in "iu" and not np.all(call.need(1)):
+        raise ZeroDivisionError("a remainder of a division by zero")
+    return _binary(function)(call)
+
+
+def _logic(function: Callable[..., Any], arity: int) -> Rule:
+    def rule(call: _Call) -> Array:
+        parts = [call.need(i) for i in range(arity)]
+        if any(part.dtype != np.bool_ for part in parts):
+            raise TypeError(f"operands of types {', '.join(str(p.dtype) for p in parts)}")
+        _limit(math.prod(np.broadcast_shapes(*(part.shape for part in parts))))
+        return np.asarray(function(*parts))
+
+    return rule
+
+
+def _trilu(call: _Call) -> Array:
+    diagonal = call.ints(1) or (0,)
+    function = np.triu if call.attribute("upper", 1) else np.tril
+    return np.asarray(function(call.need(0), diagonal[0]))
+
+
 def _reduce_prod(call: _Call) -> Array:
     data: Any = call.need(0)
     keep = bool(call.attribute("keepdims", 1))
@@ -268,7 +273,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "Abs": _unary(np.abs),
         "Add": _binary(np.add),
-        "And": _logic(np.logical_and),
+        "And": _logic(np.logical_and, 2),
         "Cast": _cast,
         "Ceil": _unary(np.ceil),
         "Concat": _concat,
@@ -289,11 +294,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Log": _unary(np.log),
         "Max": _variadic(np.maximum),
         "Min": _variadic(np.minimum),
-        "Mod": _modulo,
+        "Mod": _mod,
         "Mul": _binary(np.multiply),
         "Neg": _unary(np.negative),
-        "Not": _logic(np.logical_not),
-        "Or": _logic(np.logical_or),
+        "Not": _logic(np.logical_not, 1),
+        "Or": _logic(np.logical_or, 2),
         "Pow": _power,
         "Range": _range,
         "Reciprocal": _unary(np.reciprocal),
@@ -307,7 +312,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Sub": _binary(np.subtract),
         "Tile": _tile,
         "Transpose": _transpose,
-        "Trilu": _triangle,
+        "Trilu": _trilu,
         "Unsqueeze": _unsqueeze,
         "Where": _where,
     }

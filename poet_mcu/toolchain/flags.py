@@ -94,6 +94,7 @@ def host_twin(board: Board) -> Board:
             "kind": "host",
             "core": core,
             "port": "host",
+            "port_family": "",
             "storage": storage,
             "emulator": None,
         }

@@ -126,6 +126,15 @@ def test_build_measure_check(name, tmp_path):
     assert sizes.flash_bytes == sizes.text + 4
 
 
+def test_vectors_apart_must_be_where_the_core_looks(tmp_path):
+    board = load_board("qemu-m7-sd")
+    elf = program(tmp_path, board)
+    elsewhere = board.flash.model_copy(update={"origin": 0x3000_0000, "size_bytes": 1024})
+    apart = board.model_copy(update={"memory": {**board.memory, "vectors": elsewhere}})
+    with pytest.raises(CheckFailed, match=r"expected a section at 0x30000000, got none"):
+        check_elf(elf, apart)
+
+
 def test_images_hold_text_and_data(tmp_path):
     board = load_board("qemu-m7-sd")
     elf = program(tmp_path, board)

@@ -31,11 +31,17 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
 /* dw. Chain: starts at 0; then n, oh, ow. */
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw);
+/* The same for count output channels from first on, to dw; with groups, of whole groups. */
+void poet_conv2d_bwd_w_rows_f32(const poet_conv2d_shape *shape, int32_t first, int32_t count,
+                                const float *x, const float *dy, float *dw);
 /* db[m] = sum of dy over n, then the plane. Plain adds. dy [n, m, plane]. */
 typedef struct {
     int32_t n, m, plane;
 } poet_channel_sum_shape;
 void poet_channel_sum_f32(const poet_channel_sum_shape *shape, const float *dy, float *db);
+/* The same for count channels from first on, to db. */
+void poet_channel_sum_rows_f32(const poet_channel_sum_shape *shape, int32_t first, int32_t count,
+                               const float *dy, float *db);
 
 /* y[n, m] = x[n, k] . w + b. w is [m, k] when w_rows_are_outputs, else [k, m]. */
 typedef struct {
@@ -52,6 +58,9 @@ void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const 
 /* dw in w's layout. Chain: starts at -0, so that with one sample it is the product; then n. */
 void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
                           float *dw);
+/* The same for count rows of w from first on, to dw. */
+void poet_dense_bwd_w_rows_f32(const poet_dense_shape *shape, int32_t first, int32_t count,
+                               const float *x, const float *dy, float *dw);
 
 /* x [n*c planes of h x w] -> y [planes, oh, ow], argmax = kh*KW + kw of the winner (first one
  * wins; NaN wins over numbers, as in PyTorch). argmax may be NULL. kh*kw <= 255. */
@@ -456,5 +465,44 @@ void poet_clip_factor_f32(const poet_clip_shape *shape, const float *total, floa
 /* scaled = factor g; may run in place over g. */
 void poet_scale_f32(const poet_vector_shape *shape, const float *g, const float *factor,
                     float *scaled);
+
+/* LSTM, GRU and RNN over inputs that are projected already, pre = x w of all steps and directions.
+ * Layouts: pre, gates and their gradients [steps, batch, directions, gates, hidden]; y and cells
+ * [steps, batch, directions, hidden]; r [directions, gates, hidden, hidden]; b [directions, 2,
+ * gates, hidden], input's biases first; states [directions, batch, hidden]. Gates in ONNX's order.
+ * b, states, p, dy, d_last... and last... may be NULL: they count as 0, or are not wanted. A state
+ * that is NULL takes no part in a chain. With reversed, and for the second direction, the last step
+ * runs first. */
+enum { POET_GATE_SIGMOID = 0, POET_GATE_TANH = 1, POET_GATE_RELU = 2 };
+typedef struct {
+    int32_t steps, batch, directions, gates, hidden;
+    int32_t reversed;
+    int32_t gate_activation;   /* of the gates; of y for RNN */
+    int32_t cell_activation;   /* of what enters the cell, or GRU's hidden gate */
+    int32_t hidden_activation; /* LSTM: of the cell on its way out */
+} poet_recurrent_shape;
+/* Gates i, o, f, c; p [directions, 3 (i, o, f), hidden] are the peepholes. Chain of a gate: starts
+ * at pre + (b + b'); then the state by k; then its peephole. cell = fma(f, old, i c). gates (after
+ * their activation) may run in place over pre. */
+void poet_lstm_fwd_f32(const poet_recurrent_shape *shape, const float *pre, const float *r,
+                       const float *b, const float *h0, const float *c0, const float *p, float *y,
+                       float *gates, float *cells, float *last, float *last_cell);
+/* dgates (before their activation) may run in place over gates; dh and dc are the gradients of the
+ * initial states. Chain of dh: starts at 0; then the gates in order; then dy. */
+void poet_lstm_bwd_f32(const poet_recurrent_shape *shape, const float *gates, const float *cells,
+                       const float *r, const float *dy, const float *d_last,
+                       const float *d_last_cell, const float *c0, const float *p, float *dgates,
+                       float *dh, float *dc);
+/* dp. Chain: starts at 0; then steps as they run, samples. */
+void poet_lstm_bwd_p_f32(const poet_recurrent_shape *shape, const float *dgates,
+                         const float *cells, const float *c0, float *dp);
+/* dr of LSTM and RNN. Chain: starts at 0; then h0's samples; then the other steps ascending, and
+ * samples. */
+void poet_recurrent_bwd_r_f32(const poet_recurrent_shape *shape, const float *dgates,
+                              const float *y, const float *h0, float *dr);
+/* db of LSTM and RNN, both halves alike. Plain adds, steps ascending, samples. */
+void poet_recurrent_bwd_b_f32(const poet_recurrent_shape *shape, const float *dgates, float *db);
+
+#include "poet/fused.h"
 
 #endif
