@@ -91,6 +91,26 @@ def test_convolution(axes, data, tmp_path):
     )
 
 
+def sizes_of_transposed(draw, mode, sizes, reach, strides):
+    """Attributes and (positions cut before, positions left) for each axis."""
+    axes = len(sizes)
+    if mode.startswith("SAME"):  # size * stride outputs, the rest cut off (ConvTranspose-11)
+        # Runtimes differ over the size where kernels leave gaps.
+        assume(all(r - s * (n - 1) >= s for n, r, s in zip(sizes, reach, strides, strict=True)))
+        wanted = [n * s for n, s in zip(sizes, strides, strict=True)]
+        cut = [r - w for r, w in zip(reach, wanted, strict=True)]
+        begins = [c // 2 if mode == "SAME_UPPER" else c - c // 2 for c in cut]
+        return {"auto_pad": mode}, begins, wanted, [0] * axes
+    extra = [draw(st.integers(0, s - 1)) for s in strides]
+    full = [r + e for r, e in zip(reach, extra, strict=True)]
+    if mode == "VALID":
+        return {"auto_pad": mode, "output_padding": extra}, [0] * axes, full, extra
+    begins, ends = draw(numbers(axes, 0, 2), "begins"), draw(numbers(axes, 0, 2), "ends")
+    wanted = [f - b - e for f, b, e in zip(full, begins, ends, strict=True)]
+    assume(min(wanted) >= 1)
+    return {"pads": [*begins, *ends], "output_padding": extra}, begins, wanted, extra
+
+
 @pytest.mark.parametrize("axes", [1, 2])
 @given(data=st.data())
 @QUICK
@@ -100,41 +120,20 @@ def test_transposed_convolution(axes, data, tmp_path):
     inputs, outputs = draw(st.integers(1, 2)) * group, draw(st.integers(1, 2))
     kernel, strides = draw(numbers(axes, 1, 4), "kernel"), draw(numbers(axes, 1, 3))
     dilations, sizes = draw(numbers(axes, 1, 2)), draw(numbers(axes, 1, 4), "sizes")
+    lines = zip(sizes, kernel, strides, dilations, strict=True)
+    reach = [s * (n - 1) + d * (k - 1) + 1 for n, k, s, d in lines]
     mode = draw(st.sampled_from(["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"]), "mode")
-    same = mode.startswith("SAME")
-    extra = [0 if same else draw(st.integers(0, s - 1)) for s in strides]
-    attrs = {"strides": strides, "dilations": dilations, "group": group, "output_padding": extra}
-    if same:  # runtimes differ over the size where kernels leave gaps
-        gapless = [d * (k - 1) + 1 >= s for k, s, d in zip(kernel, strides, dilations, strict=True)]
-        assume(all(gapless))
-    reach = [
-        s * (n - 1) + d * (k - 1) + 1
-        for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
-    ]
-    begins, ends = [0] * axes, [0] * axes
-    if mode == "NOTSET":
-        begins, ends = draw(numbers(axes, 0, 2), "begins"), draw(numbers(axes, 0, 2), "ends")
-        attrs["pads"] = [*begins, *ends]
-    else:
-        attrs["auto_pad"] = mode
-    full = [r + e for r, e in zip(reach, extra, strict=True)]
-    if same:  # size * stride outputs, the rest cut off (ConvTranspose-11)
-        cut = [max(0, f - n * s) for f, n, s in zip(full, sizes, strides, strict=True)]
-        small, large = [c // 2 for c in cut], [c - c // 2 for c in cut]
-        begins, ends = (small, large) if mode == "SAME_UPPER" else (large, small)
-        wanted = [n * s for n, s in zip(sizes, strides, strict=True)]
-    else:
-        wanted = [f - b - e for f, b, e in zip(full, begins, ends, strict=True)]
-    assume(min(wanted) >= 1)
+    attrs, begins, wanted, extra = sizes_of_transposed(draw, mode, sizes, reach, strides)
+    convolve = functional.conv_transpose1d if axes == 1 else functional.conv_transpose2d
 
     def up(h, w, b):
-        convolve = functional.conv_transpose1d if axes == 1 else functional.conv_transpose2d
         whole = convolve(h, w, None, strides, 0, 0, group, dilations)
         whole = functional.pad(whole, torch_pads([0] * axes + extra))
         for axis in range(axes):
             whole = whole.narrow(2 + axis, begins[axis], wanted[axis])
         return whole + b.reshape(-1, *[1] * axes)
 
+    attrs |= {"strides": strides, "dilations": dilations, "group": group}
     node_run.compare(
         [node("ConvTranspose", "h w b", "y", **attrs)],
         up,
