@@ -13,6 +13,7 @@ from poet_mcu.frontend.context import (
     Active,
     Context,
     Tensor,
+    Transposed,
     attribute,
     reshaped,
     type_name,
@@ -112,11 +113,13 @@ def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
         done = Tensor(array, found.sources, found.change or "transposed", found if flips else None)
         ctx.env[node.output[0]] = done
         return
-    value = ctx.activation(node.input[0])
+    value = found.value if isinstance(found, Transposed) else ctx.activation(node.input[0])
     rank = len(value.shape)
     perm = tuple(attribute(node, "perm", tuple(range(rank))[::-1]))
     if sorted(perm) != list(range(rank)):
         raise ModelError(f"expected perm to order {rank} axes, got {list(perm)}; export again")
+    if isinstance(found, Transposed):
+        perm = tuple(found.perm[axis] for axis in perm)
     ctx.env[node.output[0]] = Active(transposed(ctx, node, value, perm))
 
 
