@@ -32,6 +32,7 @@ from tensorflow import keras
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "data" / "eco"
+FIELDS = ("model", "x", "y")
 LR = 0.1
 BATCH = 3
 OPSET = 15
@@ -230,9 +231,105 @@ def write(name: str, make: Callable[[], Any]) -> None:
     np.savez_compressed(FOLDER / f"{name}.npz", **made)
 
 
+def constant(*shape: int) -> Any:
+    """Numbers that are the same in every run."""
+    return tf.constant(np.random.default_rng(shape).standard_normal(shape), tf.float32)
+
+
+#: single operators: shape of a sample (None: the batch is open), function
+IMAGE, ROWS = (4, 6, 3), (5, 4)
+OPS: dict[str, tuple[tuple[int, ...], bool, Callable[[Any], Any]]] = {
+    "abs neg": (ROWS, False, lambda x: -tf.abs(x)),
+    "average pool same": (IMAGE, False, lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME")),
+    "batch matmul": (ROWS, False, lambda x: tf.matmul(x, x, transpose_b=True)),
+    "batch matmul weight": (ROWS, False, lambda x: tf.matmul(x, constant(4, 3))),
+    "broadcast": (ROWS, False, lambda x: x[:, :1] + tf.broadcast_to(x[:, 1:2], (1, 7, 4))),
+    "cast": (ROWS, False, lambda x: tf.where(x > 0, x, 2 * x)),
+    "concat relu": (IMAGE, False, lambda x: tf.nn.relu(tf.concat([x, x * x], 3))),
+    "conv dilated": (
+        (7, 8, 2),
+        False,
+        lambda x: tf.nn.conv2d(x, constant(3, 2, 2, 4), 1, "SAME", dilations=(2, 1)),
+    ),
+    "conv groups": ((5, 5, 4), False, lambda x: tf.nn.conv2d(x, constant(3, 3, 2, 6), 2, "SAME")),
+    "conv relu1": (
+        IMAGE,
+        False,
+        lambda x: tf.clip_by_value(tf.nn.conv2d(x, constant(1, 2, 3, 2), 1, "VALID"), -1, 1),
+    ),
+    "conv transposed": (
+        IMAGE,
+        False,
+        lambda x: tf.nn.conv2d_transpose(x, constant(3, 2, 5, 3), (1, 8, 12, 5), 2, "SAME"),
+    ),
+    "conv transposed valid": (
+        IMAGE,
+        False,
+        lambda x: tf.nn.conv2d_transpose(x, constant(3, 3, 2, 3), (1, 9, 13, 2), 2, "VALID"),
+    ),
+    "depth to space": ((2, 3, 8), False, lambda x: tf.nn.depth_to_space(x, 2)),
+    "divide": (ROWS, False, lambda x: constant(4) / (tf.abs(x) + 1)),
+    "elu": (ROWS, False, tf.nn.elu),
+    "exp log": (ROWS, False, lambda x: tf.math.log(tf.exp(x) + 1)),
+    "flatten open": (IMAGE, True, lambda x: tf.reshape(x, (-1, 72)) @ constant(72, 2)),
+    "gather": (ROWS, False, lambda x: tf.gather(x, [2, 0, 3], axis=2)),
+    "gelu": (ROWS, False, tf.nn.gelu),
+    "gelu tanh": (ROWS, False, lambda x: tf.nn.gelu(x, approximate=True)),
+    "greater": (ROWS, False, lambda x: tf.where(x >= constant(4), x, constant(5, 4))),
+    "hard swish": (ROWS, False, lambda x: x * tf.nn.relu6(x + 3) * (1 / 6)),
+    "less": (ROWS, False, lambda x: tf.where(x < 0.1, x, tf.ones_like(x))),
+    "log softmax": (ROWS, False, tf.nn.log_softmax),
+    "maximum minimum": (ROWS, False, lambda x: tf.minimum(tf.maximum(x, constant(4)), 0.5)),
+    "mean all": (IMAGE, False, lambda x: tf.reduce_mean(x, (1, 2, 3), keepdims=True)),
+    "mean samples": (ROWS, False, lambda x: x - tf.reduce_mean(x, 0, keepdims=True) / 2),
+    "pack unpack": (ROWS, False, lambda x: tf.stack(tf.unstack(x, axis=2)[::-1], axis=1)),
+    "pad value": (ROWS, False, lambda x: tf.pad(x, [[0, 0], [1, 2], [0, 1]], constant_values=3)),
+    "power": (ROWS, False, lambda x: tf.pow(tf.abs(x) + 0.5, constant(4))),
+    "prelu": (IMAGE, False, lambda x: tf.nn.relu(x) - constant(3) * tf.nn.relu(-x)),
+    "relu6 alone": (ROWS, False, lambda x: tf.nn.relu6(4 * x)),
+    "reshape open": (ROWS, True, lambda x: tf.reshape(x, (tf.shape(x)[0], 2, 10)) + 1),
+    "resize": (IMAGE, False, lambda x: tf.image.resize(x, (8, 9), "nearest")),
+    "rsqrt": (ROWS, False, lambda x: tf.math.rsqrt(tf.square(x) + 1)),
+    "reduce": (
+        IMAGE,
+        False,
+        lambda x: tf.reduce_max(x, 3) + tf.reduce_min(x, 3) * tf.reduce_sum(x, 3),
+    ),
+    "slice": (ROWS, False, lambda x: tf.slice(x, (0, 1, 0), (1, 3, -1))),
+    "softmax": (ROWS, False, lambda x: tf.nn.softmax(x) * 2),
+    "space to depth": (IMAGE, False, lambda x: tf.nn.space_to_depth(x, 2)),
+    "split": (ROWS, False, lambda x: tf.concat(tf.split(x, 2, 2)[::-1], 1)),
+    "split sizes": (ROWS, False, lambda x: tf.concat(tf.split(x, [1, 3, 1], 1)[::-1], 2 - 1)),
+    "sqrt": (ROWS, False, lambda x: tf.sqrt(tf.abs(x))),
+    "squared difference": (ROWS, False, lambda x: tf.math.squared_difference(x, constant(4))),
+    "squeeze": ((1, 4), False, lambda x: tf.expand_dims(tf.squeeze(x, 1), 2) * 3),
+    "strided slice": (ROWS, False, lambda x: x[:, 1:5:2, 3] + x[:, :2, -1]),
+    "tile": (ROWS, False, lambda x: tf.tile(x, (1, 2, 3))),
+    "transpose": (IMAGE, False, lambda x: tf.transpose(x, (0, 3, 1, 2)) + constant(6)),
+}
+
+
+def write_ops() -> None:
+    """ops.npz: the .tflite of each operator, three samples, and the interpreter's outputs."""
+    made = {}
+    for name, (shape, is_open, function) in OPS.items():
+        spec = tf.TensorSpec((None if is_open else 1, *shape), tf.float32, name="x")
+        concrete = tf.function(function).get_concrete_function(spec)
+        data = tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()
+        seed = sum(map(ord, name))
+        x = np.random.default_rng(seed).standard_normal((BATCH, *shape)).astype(np.float32)
+        parts = (np.frombuffer(data, np.uint8), *interpreted(data, x))
+        made |= {f"{name}/{key}": part for key, part in zip(FIELDS, parts, strict=True)}
+    np.savez_compressed(FOLDER / "ops.npz", **made)
+    print(f"ops.npz {(FOLDER / 'ops.npz').stat().st_size}, {len(OPS)} operators")
+
+
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[1:] or MODELS:
+    for name in sys.argv[1:] or [*MODELS, "ops"]:
+        if name == "ops":
+            write_ops()
+            continue
         write(name, MODELS[name])
         sizes = {p.name: p.stat().st_size for p in sorted(FOLDER.glob(f"{name}[._]*"))}
         print(", ".join(f"{n} {size}" for n, size in sizes.items()))

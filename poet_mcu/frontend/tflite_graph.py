@@ -16,12 +16,12 @@ from poet_mcu.frontend.tflite_file import Array, LiteFile, LiteOp
 #: the end of an axis whatever its size (ONNX Operators, Slice)
 TO_THE_END = 2**63 - 1
 _TO_NCHW, _TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
-#: ActivationFunctionType of the schema: ONNX operator, its bounds for Clip
+#: ActivationFunctionType of the schema: ONNX operator, its bounds for Clip. TensorFlow Lite's own
+#: kernels leave Tanh and the sign bit out without a word, so that what is meant is not known.
 _ACTIVATIONS: dict[int, tuple[str, tuple[float, ...]]] = {
     1: ("Relu", ()),
     2: ("Clip", (-1.0, 1.0)),
     3: ("Clip", (0.0, 6.0)),
-    4: ("Tanh", ()),
 }
 
 
@@ -130,7 +130,7 @@ class Lite:
         if not fused:
             return self.add("Identity", [name], output, output) if output else name
         if fused not in _ACTIVATIONS:
-            raise ModelError(f"expected Relu, Relu6 or Tanh as fused activation, got {fused}")
+            raise ModelError(f"expected Relu or Relu6 as fused activation, got {fused}")
         kind, bounds = _ACTIVATIONS[fused]
         numbers = [self.number(bound, self.name(op.outputs[0])) for bound in bounds]
         return self.add(kind, [name, *numbers], self.name(op.outputs[0]), output)
