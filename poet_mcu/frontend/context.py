@@ -288,11 +288,12 @@ class Context:
         value = self.emit(node, op, inputs, attrs)
         self.show(node, value, shape)
 
-    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> None:
+    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> Value:
         """The node's output is ``value`` under ``shape``: no bytes move."""
         name = node.output[0]
         view = self.builder.view(value, shape, f"{name}_view")
         self.env[name] = Active(view)
+        return view
 
     def infer(self, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]) -> tuple[int, ...]:
         """Shape of the first output ``op`` would have; raises ModelError when it does not fit."""

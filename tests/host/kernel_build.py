@@ -118,7 +118,7 @@ def _members(kind: str, item: str, sizes: dict[str, int], known: Layouts) -> lis
 def _layouts() -> Layouts:
     """The structs of the public headers."""
     folder = ROOT / "firmware" / "include" / "poet"
-    names = ("kernels.h", "fused.h")
+    names = ("kernels.h", "fused.h", "recurrent.h")
     text = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     sizes = {k: int(v) for k, v in re.findall(r"#define (POET_\w+) (\d+)", text)}
