@@ -10,12 +10,14 @@ enum { PENDING_NONE = 0, PENDING_WRITE = 1, PENDING_READ = 2 };
 #define NO_PAGE UINT32_MAX
 
 /* Header of the region: block 0, little-endian, the rest of the block is zero (SPEC.md). */
-#define HEADER_VERSION 1u
+#define HEADER_VERSION 2u
 #define AT_VERSION 16u
 #define AT_BUILD_ID 20u
 #define AT_REGION_BLOCKS 36u
-#define AT_CRC 40u
-#define HEADER_BYTES 44u
+#define AT_SLOT_BLOCK 40u
+#define AT_SLOT_BLOCKS 44u
+#define AT_CRC 48u
+#define HEADER_BYTES 52u
 #define BUILD_ID_BYTES 16u
 _Static_assert(AT_BUILD_ID + BUILD_ID_BYTES == AT_REGION_BLOCKS, "header fields are adjacent");
 _Static_assert(HEADER_BYTES <= POET_BLOCK_BYTES, "header fits its block");
@@ -36,6 +38,8 @@ static void make_header(const poet_page_config *config, uint8_t header[HEADER_BY
     put_u32(&header[AT_VERSION], HEADER_VERSION);
     memcpy(&header[AT_BUILD_ID], config->build_id, BUILD_ID_BYTES);
     put_u32(&header[AT_REGION_BLOCKS], config->region_blocks);
+    put_u32(&header[AT_SLOT_BLOCK], config->slot_block);
+    put_u32(&header[AT_SLOT_BLOCKS], config->slot_blocks);
     put_u32(&header[AT_CRC], poet_crc32(0u, header, AT_CRC));
 }
 
@@ -80,20 +84,28 @@ void poet_page_init(poet_page_store *store, const poet_page_config *config, cons
     }
 }
 
-/* The generator's own mistakes: a page over the header or past the region. */
+/* The generator's own mistakes: a page over the header, past the region or over a checkpoint. */
 static poet_status check_layout(const poet_page_config *config)
 {
-    if (config->region_blocks == 0u) {
+    uint32_t end = config->region_blocks; /* of the pages */
+    if (config->slot_blocks != 0u) {
+        if (config->slot_block == 0u || config->slot_block > end ||
+            config->slot_blocks > (end - config->slot_block) / 2u) {
+            return POET_E_ARG;
+        }
+        end = config->slot_block;
+    }
+    if (end == 0u) {
         return POET_E_ARG;
     }
     for (uint32_t i = 0u; i < config->page_count; i++) {
         const poet_page_desc *page = &config->pages[i];
         if (page->nbytes == 0u || page->first_block == 0u ||
-            page->first_block >= config->region_blocks) {
+            page->first_block >= end) {
             return POET_E_ARG;
         }
         const uint32_t blocks = (page->nbytes - 1u) / POET_BLOCK_BYTES + 1u;
-        if (blocks > config->region_blocks - page->first_block) {
+        if (blocks > end - page->first_block) {
             return POET_E_ARG;
         }
     }
@@ -131,21 +143,29 @@ poet_status poet_page_open(poet_page_store *store)
     return fail(store, header_block, check_header(store));
 }
 
-/* A card that claims more than it has stores the last block of the region somewhere else, often
- * over the first one: both are written, then both are read. */
-static poet_status probe_last_block(const poet_page_store *store, const uint8_t *header)
+/* A card that claims more than it has stores some blocks over others, and a worn one forgets: every
+ * block of the region gets bytes of its own, then all are read. */
+static poet_status probe_region(poet_page_store *store, const uint8_t *header)
 {
-    const uint32_t last = store->config->region_block + store->config->region_blocks - 1u;
+    const uint32_t first = store->config->region_block;
     uint8_t probe[HEADER_BYTES];
     uint8_t found[HEADER_BYTES];
     for (uint32_t i = 0u; i < HEADER_BYTES; i++) {
         probe[i] = (uint8_t)(header[i] ^ 0xFFu);
     }
-    POET_TRY(write_now(store, last, probe, HEADER_BYTES));
-    POET_TRY(write_now(store, store->config->region_block, header, HEADER_BYTES));
-    POET_TRY(store->bdev->ops->sync(store->bdev->state));
-    POET_TRY(read_now(store, last, found, HEADER_BYTES));
-    return memcmp(probe, found, HEADER_BYTES) == 0 ? POET_OK : POET_E_CARD_SMALL;
+    for (uint32_t i = 0u; i < store->config->region_blocks; i++) {
+        put_u32(probe, first + i);
+        POET_TRY(fail(store, first + i, write_now(store, first + i, probe, HEADER_BYTES)));
+    }
+    POET_TRY(fail(store, first, store->bdev->ops->sync(store->bdev->state)));
+    for (uint32_t i = 0u; i < store->config->region_blocks; i++) {
+        put_u32(probe, first + i);
+        POET_TRY(fail(store, first + i, read_now(store, first + i, found, HEADER_BYTES)));
+        if (memcmp(probe, found, HEADER_BYTES) != 0) {
+            return fail(store, first + i, POET_E_CARD_SMALL);
+        }
+    }
+    return POET_OK;
 }
 
 poet_status poet_page_format(poet_page_store *store)
@@ -158,9 +178,7 @@ poet_status poet_page_format(poet_page_store *store)
     POET_TRY(check_layout(store->config));
     POET_TRY(fail(store, header_block, check_capacity(store)));
     make_header(store->config, header);
-    if (store->config->region_blocks > 1u) {
-        POET_TRY(fail(store, header_block, probe_last_block(store, header)));
-    }
+    POET_TRY(probe_region(store, header));
     POET_TRY(fail(store, header_block, write_now(store, header_block, header, HEADER_BYTES)));
     POET_TRY(fail(store, header_block, store->bdev->ops->sync(store->bdev->state)));
     return fail(store, header_block, check_header(store));
@@ -240,6 +258,30 @@ poet_status poet_page_peek(poet_page_store *store, uint32_t page, uint32_t block
     }
     const uint32_t at = card_block(store, page) + block;
     return fail(store, at, read_now(store, at, buffer, *nbytes));
+}
+
+poet_status poet_page_poke(poet_page_store *store, uint32_t page, uint32_t block,
+                           const uint8_t *bytes)
+{
+    if (page >= store->config->page_count || bytes == NULL) {
+        return POET_E_ARG;
+    }
+    if (store->pending_page != NO_PAGE) {
+        return POET_E_STATE;
+    }
+    const uint32_t page_bytes = store->config->pages[page].nbytes;
+    const uint32_t nbytes = block_bytes(page_bytes, block);
+    const uint32_t at = card_block(store, page) + block;
+    poet_page_state *state = &store->states[page];
+    if (nbytes == 0u) {
+        return POET_E_ARG;
+    }
+    state->crc = block == 0u ? page : state->crc;
+    state->valid = 0u;
+    POET_TRY(fail(store, at, write_now(store, at, bytes, nbytes)));
+    state->crc = poet_crc32(state->crc, bytes, nbytes);
+    state->valid = block_bytes(page_bytes, block + 1u) == 0u ? 1u : 0u;
+    return POET_OK;
 }
 
 static poet_status check_start(const poet_page_store *store, uint32_t page, const void *buffer)

@@ -1,22 +1,21 @@
 /* Tensors between steps: start values, reads, writes, checksums. */
 #include "tensors.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "poet/crc.h"
 
-static bool is_kept(const poet_tensor *tensor)
+bool poet_tensor_is_kept(const poet_tensor *tensor)
 {
     return tensor->role == POET_ROLE_PARAMETER || tensor->role == POET_ROLE_STATE;
 }
 
 static bool on_card(const poet_tensor *tensor)
 {
-    return tensor->data == NULL && is_kept(tensor);
+    return tensor->data == NULL && poet_tensor_is_kept(tensor);
 }
 
-static uint32_t page_of(const poet_model *model, const poet_tensor *tensor)
+uint32_t poet_tensor_page(const poet_model *model, const poet_tensor *tensor)
 {
     uint32_t page = 0u;
     for (const poet_tensor *other = model->tensors; other != tensor; other++) {
@@ -39,7 +38,7 @@ void poet_tensors_reset(const poet_model *model)
 {
     for (uint32_t i = 0u; i < model->tensor_count; i++) {
         const poet_tensor *tensor = &model->tensors[i];
-        if (!is_kept(tensor) || on_card(tensor)) {
+        if (!poet_tensor_is_kept(tensor) || on_card(tensor)) {
             continue;
         }
         if (tensor->initial != NULL) {
@@ -56,7 +55,8 @@ poet_status poet_tensors_fill(const poet_model *model, poet_page_store *pages)
         const poet_tensor *tensor = &model->tensors[i];
         if (on_card(tensor)) {
             const uint32_t nbytes = tensor->initial == NULL ? 0u : tensor->nbytes;
-            POET_TRY(poet_page_fill(pages, page_of(model, tensor), tensor->initial, nbytes));
+            POET_TRY(
+                poet_page_fill(pages, poet_tensor_page(model, tensor), tensor->initial, nbytes));
         }
     }
     return POET_OK;
@@ -76,8 +76,8 @@ poet_status poet_tensor_read(const poet_model *model, poet_page_store *pages,
             return POET_E_ARG;
         }
         *bytes = &block[start];
-        return poet_page_peek(pages, page_of(model, tensor), offset / POET_BLOCK_BYTES, block,
-                              &found);
+        return poet_page_peek(pages, poet_tensor_page(model, tensor), offset / POET_BLOCK_BYTES,
+                              block, &found);
     }
     if (bytes_of(tensor) == NULL) {
         return POET_E_ARG;
@@ -92,8 +92,8 @@ poet_status poet_tensor_write(const poet_tensor *tensor, uint32_t offset, const 
     if (tensor == NULL || tensor->data == NULL || !inside(tensor, offset, nbytes)) {
         return POET_E_ARG;
     }
-    if (!is_kept(tensor) && tensor->role != POET_ROLE_INPUT && tensor->role != POET_ROLE_LABEL &&
-        tensor->role != POET_ROLE_EVAL_INPUT) {
+    if (!poet_tensor_is_kept(tensor) && tensor->role != POET_ROLE_INPUT &&
+        tensor->role != POET_ROLE_LABEL && tensor->role != POET_ROLE_EVAL_INPUT) {
         return POET_E_ARG;
     }
     memcpy(&tensor->data[offset], bytes, nbytes);
@@ -111,7 +111,7 @@ poet_status poet_tensor_crc(const poet_model *model, poet_page_store *pages,
         *crc = poet_crc32(0u, bytes_of(tensor), tensor->nbytes);
         return POET_OK;
     }
-    const uint32_t page = page_of(model, tensor);
+    const uint32_t page = poet_tensor_page(model, tensor);
     const uint32_t page_bytes = model->pages->pages[page].nbytes;
     uint32_t stored = page; /* the page's own checksum covers its padding too */
     uint32_t done = 0u;

@@ -7,8 +7,14 @@
 #ifndef POET_TENSORS_H
 #define POET_TENSORS_H
 
+#include <stdbool.h>
+
 #include "poet/model.h"
 
+/* Parameter or state: what a checkpoint holds. */
+bool poet_tensor_is_kept(const poet_tensor *tensor);
+/* The page of one that lives on the card. */
+uint32_t poet_tensor_page(const poet_model *model, const poet_tensor *tensor);
 /* Start values into what lives in the arena: from flash, or zeros. */
 void poet_tensors_reset(const poet_model *model);
 /* The same on the card, which must be open. */

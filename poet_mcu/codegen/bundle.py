@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from poet_mcu.errors import InputError
+from poet_mcu.ir.placement import CheckpointSlots
 from poet_mcu.units import BLOCK_BYTES
 
 MANIFEST = "manifest.json"
 CARD_MAGIC = b"POET-MCU CARD\0\0\0"
-CARD_VERSION = 1
+CARD_VERSION = 2
 MIN_CARD_BYTES = 8 * 1024 * 1024
 
 
@@ -63,13 +64,16 @@ def _replaceable(target: Path) -> bool:
     return (target / MANIFEST).is_file() or not any(target.iterdir())
 
 
-def card_header(build_id: bytes, region_blocks: int) -> bytes:
+def card_header(build_id: bytes, region_blocks: int, slots: CheckpointSlots) -> bytes:
     """The first block of the raw region (SPEC.md, card header)."""
-    body = CARD_MAGIC + struct.pack("<I16sI", CARD_VERSION, build_id, region_blocks)
+    places = (region_blocks, slots.first_block, slots.blocks)
+    body = CARD_MAGIC + struct.pack("<I16s3I", CARD_VERSION, build_id, *places)
     return (body + struct.pack("<I", zlib.crc32(body))).ljust(BLOCK_BYTES, b"\0")
 
 
-def write_card(path: Path, build_id: bytes, first_block: int, region_blocks: int) -> None:
+def write_card(
+    path: Path, build_id: bytes, first_block: int, region_blocks: int, slots: CheckpointSlots
+) -> None:
     """A sparse card image, a power of two in size, prepared for a build."""
     needed = (first_block + region_blocks) * BLOCK_BYTES
     size = MIN_CARD_BYTES
@@ -78,7 +82,7 @@ def write_card(path: Path, build_id: bytes, first_block: int, region_blocks: int
     with path.open("wb") as image:
         image.truncate(size)
         image.seek(first_block * BLOCK_BYTES)
-        image.write(card_header(build_id, region_blocks))
+        image.write(card_header(build_id, region_blocks, slots))
 
 
 def digest(parts: Mapping[str, bytes]) -> bytes:

@@ -9,10 +9,11 @@ from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
 from poet_mcu.codegen.steps import CodeNames, step_view
 from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, StepView, TensorRow
 from poet_mcu.ir.graph import DType, Graph, Role, Value
+from poet_mcu.ir.placement import CheckpointSlots
 from poet_mcu.ir.program import Home, Program
 from poet_mcu.training.recipe import Recipe
 
-ABI_VERSION = 2  # POET_ABI_VERSION of firmware/include/poet/model.h; a test compares them
+ABI_VERSION = 3  # POET_ABI_VERSION of firmware/include/poet/model.h; a test compares them
 
 _ROLE = {
     Role.INPUT: "POET_ROLE_INPUT",
@@ -42,6 +43,7 @@ class CodeInput:
     arena_alignment_bytes: int
     region_block: int
     region_blocks: int
+    slots: CheckpointSlots
     default_lr: float
     recipe: Recipe
     model_hash: bytes
@@ -67,6 +69,8 @@ def model_view(code: CodeInput) -> ModelView:
         kept_page_count=len(code.train_graph.card_homes),
         region_block=code.region_block,
         region_blocks=code.region_blocks,
+        slot_block=code.slots.first_block,
+        slot_blocks=code.slots.blocks,
         default_lr=c_float(code.default_lr),
         training=_training(code.recipe),
         build_id=c_bytes("static const uint8_t build_id[16] = ", code.build_id, ";", 0),

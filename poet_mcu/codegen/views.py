@@ -98,6 +98,8 @@ class ModelView:
     kept_page_count: int
     region_block: int
     region_blocks: int
+    slot_block: int
+    slot_blocks: int
     default_lr: str
     training: tuple[str, ...]
     build_id: str

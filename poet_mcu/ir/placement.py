@@ -53,3 +53,21 @@ class Placement:
     pages: tuple[Page, ...]
     arena_bytes: int
     alignment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSlots:
+    """The two slots of checkpoints in the card's region: ``first_block`` and ``blocks`` of each.
+
+    A slot is a header block, then every value of ``values`` from a block of its own on, in this
+    order.
+    """
+
+    first_block: int
+    blocks: int
+    values: tuple[int, ...]
+
+    @property
+    def end_block(self) -> int:
+        """First block after both slots."""
+        return self.first_block + 2 * self.blocks

@@ -21,6 +21,7 @@ from poet_mcu.link.protocol import (
     Counters,
     Identity,
     Message,
+    Restored,
     StepAnswer,
     TensorInfo,
     Trace,
@@ -248,6 +249,25 @@ class Board:
         """Write the header of the page region: what is on the card there is lost."""
         self._ask(Message.FORMAT_CARD, self.identity.build_id, slow=True)
         return self.identify()
+
+    def plan_checkpoints(self, every: int, position: bytes = b"") -> None:
+        """Let the board write a checkpoint after each ``every`` steps; 0: only when asked.
+
+        ``position`` (at most 16 bytes) goes into each of them and comes back from :meth:`restore`.
+        """
+        payload = protocol.pack_u32(every) + position.ljust(protocol.POSITION_BYTES, b"\0")
+        self._ask(Message.CHECKPOINT_PLAN, payload)
+
+    def checkpoint(self) -> int:
+        """Write a checkpoint now; its sequence number on this card."""
+        answer = self._ask(Message.CHECKPOINT, slow=True)
+        return protocol.unpack_u32(answer, "answer to a checkpoint")
+
+    def restore(self) -> Restored:
+        """Go back to the newest whole checkpoint on the card, which is opened again first."""
+        restored = Restored.unpack(self._ask(Message.RESTORE, slow=True))
+        self._steps_done = restored.step
+        return restored
 
     def reboot(self) -> None:
         """Restart the board (the host firmware ends). It may do so before its answer is sent."""

@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from poet_mcu.errors import DeviceError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 BUILD_ID_BYTES = 16
 TRACE_FLAG = 1
 STATE_FAILED = 1
 STATE_WRONG_ABI = 2
 NONE = 0xFFFF_FFFF  # "no action" and "no block" in a fault
+CHECKPOINT_ACTION = 0xFFFF_FFFE  # the action of a fault while a checkpoint was written or read
+POSITION_BYTES = 16
 READ_BYTES = 512
 WRITE_BYTES = 504
 ANSWER = 0x80
@@ -40,6 +42,9 @@ class Message(enum.IntEnum):
     RESET_MODEL = 0x09
     FORMAT_CARD = 0x0A
     REBOOT = 0x0B
+    CHECKPOINT_PLAN = 0x0C
+    CHECKPOINT = 0x0D
+    RESTORE = 0x0E
     PROGRESS = 0xFD
     TRACE = 0xFE
     ERROR = 0xFF
@@ -211,6 +216,27 @@ class Counters:
     def unpack(cls, payload: bytes) -> Counters:
         """From the answer to COUNTERS."""
         return cls(*_fields(cls._LAYOUT, payload, "counters"))
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The checkpoint that the board has gone back to; ``position`` is what the host had given.
+
+    ``damaged``: a newer checkpoint was on the card, and could not be read or was not whole.
+    """
+
+    sequence: int
+    step: int
+    damaged: bool
+    position: bytes
+
+    _LAYOUT = struct.Struct(f"<III{POSITION_BYTES}s")
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> Restored:
+        """From the answer to RESTORE."""
+        sequence, step, damaged, position = _fields(cls._LAYOUT, payload, "answer to a restore")
+        return cls(sequence, step, bool(damaged), position)
 
 
 @dataclass(frozen=True, slots=True)

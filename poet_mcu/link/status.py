@@ -74,6 +74,18 @@ STATUSES: tuple[Status, ...] = (
         "flash the firmware of this build",
     ),
     Status("POET_E_NONFINITE", -18, "loss is not finite", "lower the learning rate"),
+    Status(
+        "POET_E_CHECKPOINT",
+        -19,
+        "no whole checkpoint on the card",
+        "train from the start, without --resume",
+    ),
+    Status(
+        "POET_E_CHECKPOINT_BUILD",
+        -20,
+        "checkpoint of another model or build",
+        "flash the build that wrote it, or train from the start, without --resume",
+    ),
 )
 
 _BY_VALUE = {status.value: status for status in STATUSES}
@@ -85,6 +97,7 @@ E_CARD_IMAGE = -12
 E_PAGE_CRC = -13
 E_PROTOCOL = -16
 E_BUILD = -17
+E_CHECKPOINT = -19
 
 
 def find(value: int) -> Status:

@@ -21,7 +21,7 @@ import serial
 from poet_mcu.errors import DeviceError
 from poet_mcu.link import status
 from poet_mcu.link.frame import Frame, FrameDecoder, encode_frame
-from poet_mcu.link.protocol import ANSWER, ErrorAnswer, Fault, Message
+from poet_mcu.link.protocol import ANSWER, CHECKPOINT_ACTION, ErrorAnswer, Fault, Message
 
 BAUD = 115_200
 _READ_BYTES = 65_536
@@ -238,6 +238,11 @@ def board_fault(url: str, message: Message, answer: ErrorAnswer) -> BoardFault:
             f"{status.describe(fault.status)}; {status.find(answer.status).advice}, "
             f"and for the cause: {status.find(fault.status).advice}"
         )
+    elif fault.action == CHECKPOINT_ACTION:
+        text = (
+            f"{url}: {_place(fault)}: expected the card to hold it, got "
+            f"{status.describe(answer.status)}; {status.find(answer.status).advice}"
+        )
     elif fault.action is not None:
         text = (
             f"{url}: {_place(fault)}: expected it to run, got {status.describe(answer.status)}; "
@@ -253,7 +258,9 @@ def board_fault(url: str, message: Message, answer: ErrorAnswer) -> BoardFault:
 
 def _place(fault: Fault) -> str:
     place = f"step {fault.step}"
-    if fault.action is not None:
+    if fault.action == CHECKPOINT_ACTION:
+        place += ", checkpoint"
+    elif fault.action is not None:
         place += f", action {fault.action}"
     if fault.block is not None:
         place += f", card block {fault.block}"

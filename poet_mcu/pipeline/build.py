@@ -26,8 +26,13 @@ from poet_mcu.version import __version__
 TOOL = f"poet-mcu {__version__}"
 GENERATED = ("poet_model.h", "poet_model.c", "poet_schedule.c", "poet_weights.c")
 _RUNTIME_FOLDERS = ("kernels", "link", "train")
-_STORAGE = ("crc.c", "page_store.c", "status.c")
-_DRIVERS = {"sd_spi": ("sd_bus.c", "sd_spi.c"), "semihosting": (), "file": ()}
+_STORAGE = ("checkpoint.c", "crc.c", "page_store.c", "status.c")
+_DRIVERS = {
+    "sd_spi": ("sd_bus.c", "sd_csd.c", "sd_spi.c"),
+    "sdmmc": ("sd_csd.c",),
+    "semihosting": (),
+    "file": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,7 @@ def runtime_sources(board: Board) -> list[str]:
     root = resources.root()
     firmware = root / "firmware"
     folders = [firmware / name for name in _RUNTIME_FOLDERS]
-    folders.append(firmware / "port" / board.port)
-    if board.kind != "host":
-        folders.append(firmware / "port" / "common")
+    folders += [firmware / "port" / name for name in board.port_folders]
     found = [path for folder in folders for path in sorted(folder.glob("*.c"))]
     found += [firmware / "storage" / name for name in (*_STORAGE, *_DRIVERS[board.storage.driver])]
     return [path.relative_to(root).as_posix() for path in found]
@@ -61,9 +64,8 @@ def runtime_headers(board: Board) -> list[str]:
     """The headers those files include, relative likewise."""
     root = resources.root()
     firmware = root / "firmware"
-    ports = [board.port] if board.kind == "host" else [board.port, "common"]
     folders = [firmware / "include" / "poet", *(firmware / name for name in _RUNTIME_FOLDERS)]
-    folders += [firmware / "storage", *(firmware / "port" / name for name in ports)]
+    folders += [firmware / "storage", *(firmware / "port" / name for name in board.port_folders)]
     found = [path for folder in folders for path in sorted(folder.glob("*.h"))]
     return [path.relative_to(root).as_posix() for path in found]
 
@@ -91,6 +93,7 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
         arena_alignment_bytes=board.arena.alignment_bytes,
         region_block=board.storage.region_first_block,
         region_blocks=planned.region_blocks,
+        slots=planned.slots,
         default_lr=prepared.options.lr,
         recipe=prepared.options,
         model_hash=bytes.fromhex(report.sha256),
@@ -124,7 +127,8 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
     code, texts = _with_build_id(_code_input(planned, board), board)
     with new_folder(out) as folder:
         _write_sources(folder, board, planned, texts)
-        write_card(folder / "card.img", code.build_id, code.region_block, code.region_blocks)
+        first, count = code.region_block, code.region_blocks
+        write_card(folder / "card.img", code.build_id, first, count, code.slots)
         _save_model(options.model, folder / "model.onnx")
         if dump:
             _write_dumps(folder / "dump", planned)

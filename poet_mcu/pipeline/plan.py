@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poet_mcu.errors import Infeasible, InternalError
+from poet_mcu.ir.placement import CheckpointSlots
+from poet_mcu.ir.verify_card import verify_card
+from poet_mcu.memory.slots import place_slots
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.prepare import Prepared, prepare
 from poet_mcu.pipeline.stepplan import (
     BASELINES,
+    PAGE_ALIGNMENT_BLOCKS,
     Budget,
     NoPlan,
     StepPlan,
@@ -60,6 +64,7 @@ class Plan:
     budget: Budget
     train: StepPlan
     evaluation: StepPlan
+    slots: CheckpointSlots
     facts: dict[str, Any]
 
     @property
@@ -69,8 +74,8 @@ class Plan:
 
     @property
     def region_blocks(self) -> int:
-        """Blocks of the raw region on the card: header and all pages."""
-        return max(self.train.region_blocks, self.evaluation.region_blocks)
+        """Blocks of the raw region on the card: header, all pages, both checkpoint slots."""
+        return self.slots.end_block
 
 
 def _quiet(_: str) -> None:
@@ -161,7 +166,34 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     facts["evaluation"] = _metrics(evaluation.metrics, fixed) | {
         "arena_bytes": evaluation.placement.arena_bytes
     }
-    return Plan(prepared, budget, train, evaluation, facts)
+    slots = _slots(prepared, train, evaluation)
+    facts["checkpoint"] = _checkpoint_facts(prepared, slots)
+    return Plan(prepared, budget, train, evaluation, slots, facts)
+
+
+def _slots(prepared: Prepared, train: StepPlan, evaluation: StepPlan) -> CheckpointSlots:
+    """Checkpoint slots behind the pages of both steps."""
+    pages_end = max(train.region_blocks, evaluation.region_blocks, 1)
+    slots = place_slots(train.graph, pages_end, PAGE_ALIGNMENT_BLOCKS)
+    pages = (*train.program.pages, *evaluation.program.pages)
+    first = prepared.board.storage.region_first_block
+    verify_card(train.graph, pages, slots, first, slots.end_block)
+    return slots
+
+
+def _checkpoint_facts(prepared: Prepared, slots: CheckpointSlots) -> dict[str, Any]:
+    """What reads a card needs: where the slots are, and what lies in them."""
+    values = [prepared.train.values[i] for i in slots.values]
+    return {
+        "region_first_block": prepared.board.storage.region_first_block,
+        "region_blocks": slots.end_block,
+        "first_block": slots.first_block,
+        "slot_blocks": slots.blocks,
+        "tensors": [
+            {"name": v.origin or v.name, "role": v.role.value, "nbytes": v.type.nbytes}
+            for v in values
+        ],
+    }
 
 
 def check_homes(train: StepPlan, evaluation: StepPlan) -> None:

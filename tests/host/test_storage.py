@@ -105,15 +105,15 @@ def test_ram_device_touches_nothing_outside(program: Path) -> None:
 
 def test_header_bytes_and_refusal_of_any_other_header(program: Path) -> None:
     lines = run(program, "header")
-    body = b"POET-MCU CARD\0\0\0" + (1).to_bytes(4, "little") + b"0123456789abcdef"
-    body += (9).to_bytes(4, "little")
+    body = b"POET-MCU CARD\0\0\0" + (2).to_bytes(4, "little") + b"0123456789abcdef"
+    body += (9).to_bytes(4, "little") + bytes(8)
     expected = body + zlib.crc32(body).to_bytes(4, "little")
     assert bytes.fromhex(lines[0]) == expected.ljust(512, b"\0")
     found = values(lines)
-    assert found["refused"] == str(44 * 8)
+    assert found["refused"] == str(52 * 8)
     assert found["fault_block"] == "16"
     assert found["open"] == "ok"
-    assert found["touched"] == "2"
+    assert found["touched"] == "9"
 
 
 def test_capacity_layout_and_a_card_that_lies(program: Path) -> None:

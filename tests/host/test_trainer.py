@@ -260,7 +260,7 @@ def test_wrong_build_is_refused_with_both_ids(firmware: Path, tmp_path: Path) ->
 def test_wrong_abi_is_refused_by_both_sides(tmp_path: Path) -> None:
     firmware = build(tmp_path, defines=("TEST_ABI=7",))
     with run_host(firmware) as url:
-        with pytest.raises(DeviceError, match="ABI version: expected 1 and 2, got 1 and 7"):
+        with pytest.raises(DeviceError, match="ABI version: expected 1 and 3, got 1 and 7"):
             open_board(url)
         with Link(url, 1.0, 3) as link, pytest.raises(BoardFault, match="POET_E_BUILD"):
             link.exchange([Request(Message.COUNTERS)])

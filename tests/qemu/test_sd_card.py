@@ -45,7 +45,7 @@ class Target:
 M3 = ("-mcpu=cortex-m3",)
 M4 = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
 M7 = ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard")
-M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard")
+M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard", "-DPOET_FLUSH_SUBNORMALS=1")
 
 
 def lm3s(core: str, cflags: tuple[str, ...]) -> Target:
@@ -240,8 +240,8 @@ def check_image(path: Path, blocks: int) -> None:
         header = file.read(BLOCK_BYTES)
         file.seek((blocks - 1) * BLOCK_BYTES)
         mark = file.read(BLOCK_BYTES)
-    body = b"POET-MCU CARD\0\0\0" + (1).to_bytes(4, "little") + bytes([1, 2, 3] + [0] * 13)
-    body += (7).to_bytes(4, "little")
+    body = b"POET-MCU CARD\0\0\0" + (2).to_bytes(4, "little") + bytes([1, 2, 3] + [0] * 13)
+    body += (7).to_bytes(4, "little") + bytes(8)
     assert header == (body + zlib.crc32(body).to_bytes(4, "little")).ljust(BLOCK_BYTES, b"\0")
     assert mark == bytes(((i * 251 + 4242 * 31) >> (i & 3)) & 0xFF for i in range(BLOCK_BYTES))
 

@@ -34,6 +34,9 @@ typedef enum {
     POET_MSG_RESET_MODEL = 0x09,
     POET_MSG_FORMAT_CARD = 0x0A,
     POET_MSG_REBOOT = 0x0B,
+    POET_MSG_CHECKPOINT_PLAN = 0x0C,
+    POET_MSG_CHECKPOINT = 0x0D,
+    POET_MSG_RESTORE = 0x0E,
     POET_MSG_ANSWER = 0x80,
     POET_MSG_PROGRESS = 0xFD, /* unasked: the step is under way */
     POET_MSG_TRACE = 0xFE,    /* unasked: one action has ended */

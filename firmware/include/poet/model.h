@@ -14,7 +14,7 @@
 #include "poet/status.h"
 
 /* Version of the contract between generated files and this runtime. */
-#define POET_ABI_VERSION 2
+#define POET_ABI_VERSION 3
 
 typedef enum {
     POET_ROLE_INPUT = 0,       /* host writes it before each training step */

@@ -28,11 +28,13 @@ typedef struct {
 
 typedef struct {
     uint32_t region_block;  /* first block of the region on the card: its header */
-    uint32_t region_blocks; /* header and pages */
+    uint32_t region_blocks; /* header, pages and checkpoints */
     uint32_t page_count;
     uint32_t kept_count; /* the first pages stay valid from step to step */
     const poet_page_desc *pages;
     const uint8_t *build_id; /* 16 bytes */
+    uint32_t slot_block;     /* first of the two slots of checkpoints, relative to the region */
+    uint32_t slot_blocks;    /* of one slot; 0: there are none */
 } poet_page_config;
 
 typedef struct {
@@ -57,7 +59,9 @@ void poet_page_init(poet_page_store *store, const poet_page_config *config, cons
                     poet_page_state *states);
 /* Open the device and check capacity and header: POET_E_CARD_SMALL, POET_E_CARD_IMAGE. */
 POET_MUST_CHECK poet_status poet_page_open(poet_page_store *store);
-/* Write the header: from here on the region is ours. The device must be open. */
+/* Write every block of the region and read it back (POET_E_CARD_SMALL: the card has not as many as
+ * it claims, or loses writes), then the header: from here on the region is ours, and without
+ * pages or checkpoints. The device must be open. */
 POET_MUST_CHECK poet_status poet_page_format(poet_page_store *store);
 /* All pages but the kept ones become invalid: the beginning of a step. POET_E_STATE with a transfer
  * under way, or when a kept page has no valid content. */
@@ -75,5 +79,9 @@ POET_MUST_CHECK poet_status poet_page_fill(poet_page_store *store, uint32_t page
  * POET_BLOCK_BYTES; nbytes gets how many are the page's. Not counted, not checked: see verify. */
 POET_MUST_CHECK poet_status poet_page_peek(poet_page_store *store, uint32_t page, uint32_t block,
                                            uint8_t *buffer, uint32_t *nbytes);
+/* Outside of steps: write block number block (of the page) from bytes; from 0 on, in order. With the
+ * last one the page is valid. Not counted. */
+POET_MUST_CHECK poet_status poet_page_poke(poet_page_store *store, uint32_t page, uint32_t block,
+                                           const uint8_t *bytes);
 
 #endif

@@ -27,7 +27,9 @@
     X(POET_E_FRAME, -15, "damaged frame")                                                \
     X(POET_E_PROTOCOL, -16, "message not understood")                                    \
     X(POET_E_BUILD, -17, "message is for another build")                                 \
-    X(POET_E_NONFINITE, -18, "loss is not finite")
+    X(POET_E_NONFINITE, -18, "loss is not finite")                                       \
+    X(POET_E_CHECKPOINT, -19, "no whole checkpoint on the card")                         \
+    X(POET_E_CHECKPOINT_BUILD, -20, "checkpoint of another model or build")
 
 typedef enum {
 #define POET_STATUS_ENUM(name, value, text) name = (value),
@@ -50,6 +52,7 @@ typedef struct {
 } poet_fault;
 
 #define POET_NO_ACTION UINT32_MAX
+#define POET_ACTION_CHECKPOINT 0xFFFFFFFEu /* writing or reading a checkpoint */
 #define POET_NO_BLOCK UINT32_MAX
 
 /* Text of a status; never NULL. */

@@ -47,7 +47,7 @@ static uint32_t count_now(void)
     return count;
 }
 
-uint64_t poet_port_cycles(void)
+uint64_t poet_cortex_m_cycles(void)
 {
     uint32_t masked;
     __asm volatile("mrs %0, primask\n\tcpsid i" : "=r"(masked)::"memory");

@@ -53,6 +53,11 @@ static void sleep_for_byte(void)
     poet_cortex_m_end_wait(UART0_RX_IRQ);
 }
 
+uint64_t poet_port_cycles(void)
+{
+    return poet_cortex_m_cycles();
+}
+
 int poet_port_getc(void)
 {
     if ((UART_STATE & UART_STATE_RX_FULL) == 0u) {

@@ -133,7 +133,7 @@ static void scenario_header(void)
     }
     printf("\n");
     uint32_t refused = 0u;
-    for (uint32_t bit = 0u; bit < 44u * 8u; bit++) {
+    for (uint32_t bit = 0u; bit < 52u * 8u; bit++) {
         memory[REGION * BLOCK + bit / 8u] ^= (uint8_t)(1u << (bit % 8u));
         refused += poet_page_open(&store) == POET_E_CARD_IMAGE ? 1u : 0u;
         memory[REGION * BLOCK + bit / 8u] ^= (uint8_t)(1u << (bit % 8u));
@@ -141,7 +141,7 @@ static void scenario_header(void)
     printf("refused=%u\n", refused);
     printf("fault_block=%u\n", store.fault_block);
     say("open", poet_page_open(&store));
-    /* Only the header and the last block of the region were touched. */
+    /* The region was touched, and nothing else. */
     uint32_t touched = 0u;
     for (uint32_t i = 0u; i < CARD_BLOCKS; i++) {
         touched += memory[i * BLOCK + 300u] != 0xEEu ? 1u : 0u;

@@ -30,7 +30,9 @@ def build(folder: Path, *, port: str = "host", defines: tuple[str, ...] = ()) ->
     firmware = ROOT / "firmware"
     sources = [HERE / "model.c"]
     sources += [firmware / "link/link.c", *sorted((firmware / "train").glob("*.c"))]
-    sources += [firmware / f"storage/{name}.c" for name in ("crc", "status", "page_store")]
+    sources += [
+        firmware / f"storage/{name}.c" for name in ("checkpoint", "crc", "status", "page_store")
+    ]
     if port == "host":
         sources += sorted((firmware / "port/host").glob("*.c"))
     else:

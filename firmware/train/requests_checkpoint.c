@@ -1,0 +1,85 @@
+/* Checkpoints: when and what for; card.c knows how. */
+#include <string.h>
+
+#include "poet/trainer.h"
+#include "session.h"
+
+static poet_fault fault_of(const poet_session *self, poet_status status)
+{
+    const poet_fault fault = {.step = self->steps_done,
+                              .action = POET_ACTION_CHECKPOINT,
+                              .block = self->card.pages.fault_block,
+                              .status = (int32_t)status};
+    return fault;
+}
+
+poet_fault poet_session_save(poet_session *self)
+{
+    poet_checkpoint_info info = {.step = self->steps_done, .loss_bits = self->loss_bits};
+    memcpy(info.position, self->position, sizeof(info.position));
+    const poet_status status = poet_card_save(&self->card, &info);
+    self->saved = status == POET_OK;
+    return fault_of(self, status);
+}
+
+void poet_on_checkpoint_plan(poet_session *self, const poet_link_request *request)
+{
+    self->saved = false;
+    self->checkpoint_every = poet_link_get_u32(request->payload);
+    memcpy(self->position, &request->payload[4], sizeof(self->position));
+    poet_reply_done(&self->reply);
+}
+
+void poet_on_checkpoint(poet_session *self, const poet_link_request *request)
+{
+    (void)request;
+    if (poet_session_refused(self)) {
+        return;
+    }
+    if (!self->saved) { /* else asked again: it is there already */
+        const poet_fault fault = poet_session_save(self);
+        if (fault.status != (int32_t)POET_OK) {
+            poet_reply_error(&self->reply, (poet_status)fault.status, &fault);
+            return;
+        }
+    }
+    poet_reply_begin(&self->reply);
+    poet_link_put_u32(&self->reply.link, self->card.sequence);
+    poet_link_end(&self->reply.link);
+}
+
+static void take_over(poet_session *self, const poet_checkpoint_info *info)
+{
+    self->state &= ~POET_STATE_FAILED;
+    self->fault.status = (int32_t)POET_OK;
+    self->steps_done = info->step;
+    self->loss_bits = info->loss_bits;
+    self->step_cycles = 0u;
+    self->eval_known = false;
+    self->saved = true;
+    memcpy(self->position, info->position, sizeof(self->position));
+}
+
+void poet_on_restore(poet_session *self, const poet_link_request *request)
+{
+    (void)request;
+    poet_checkpoint_info info;
+    bool changed = false;
+    const poet_status status = poet_card_load(&self->card, &info, &changed);
+    if (status != POET_OK) {
+        const poet_fault fault = fault_of(self, status);
+        if (changed) {
+            self->state |= POET_STATE_FAILED;
+            self->fault = fault;
+        }
+        poet_reply_error(&self->reply, status, &fault);
+        return;
+    }
+    take_over(self, &info);
+    poet_reply_begin(&self->reply);
+    poet_link_put_u32(&self->reply.link, info.sequence);
+    poet_link_put_u32(&self->reply.link, info.step);
+    poet_link_put_u32(&self->reply.link, info.damaged);
+    poet_link_put(&self->reply.link, info.position, sizeof(info.position));
+    poet_link_end(&self->reply.link);
+}
