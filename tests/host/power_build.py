@@ -1,4 +1,4 @@
-"""Generates a small model's C, and compiles it with the runtime and a test port for this machine."""
+"""Generates a small model's C, and compiles it with the runtime and a test port for here."""
 
 from __future__ import annotations
 
