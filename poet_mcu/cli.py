@@ -16,6 +16,7 @@ from rich.table import Table
 
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
+from poet_mcu.board.schema import Board
 from poet_mcu.cli_options import Given, ModelArg, takes_options
 from poet_mcu.cli_planner import (
     OptionalBoardOpt,
@@ -244,6 +245,10 @@ def train(
     _out.print(table)
 
 
+def _run_on(board: Board) -> str:
+    return "built, not run" if board.run_on == "nothing" else board.run_on
+
+
 @app.command()
 def boards(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, as_json: JsonOpt = False
@@ -255,12 +260,12 @@ def boards(
         _emit(rows[0] if name else {"boards": rows})
         return
     table = Table(box=None)
-    for heading in ("board", "core", "RAM", "flash", "kind", "what it is"):
+    for heading in ("board", "core", "RAM", "flash", "run on", "what it is"):
         table.add_column(heading)
     for board in shown:
         table.add_row(
             board.name, board.core.cpu or "host", format_bytes(board.sram.size_bytes),
-            format_bytes(board.flash.size_bytes), board.kind, board.title,
+            format_bytes(board.flash.size_bytes), _run_on(board), board.title,
         )  # fmt: skip
     _out.print(table)
 

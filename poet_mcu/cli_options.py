@@ -79,6 +79,9 @@ BatchnormOpt = Annotated[
 ]
 PagingOpt = Annotated[bool, typer.Option("--paging/--no-paging", help="Allow the SD card.")]
 RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomputation.")]
+FuseOpt = Annotated[
+    bool, typer.Option("--fuse/--no-fuse", help="Join nodes whose kernels can run as one.")
+]
 SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
 LimitOpt = Annotated[str, typer.Option("--time-limit", help="Limit of each solve, e.g. 60s.")]
 StrategyOpt = Annotated[
@@ -122,6 +125,7 @@ def declared(
     batchnorm: BatchnormOpt = "auto",
     paging: PagingOpt = True,
     remat: RematOpt = True,
+    fuse: FuseOpt = True,
     solver: SolverOpt = "highs",
     time_limit: LimitOpt = "60s",
     strategy: StrategyOpt = "optimal",

@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent / "host"))
 import kernel_build as kb
 
 Arrays = dict[int, npt.NDArray[Any]]
+#: 1 - beta of Adam's defaults: what its kernel gets at the first update
+_FIRST = {"bias1": 0.1, "bias2": 0.001}
 
 
 def run_node(graph: Graph, node: Node, values: Arrays, lr: float, lib: ctypes.CDLL) -> None:
@@ -39,7 +41,7 @@ def run_node(graph: Graph, node: Node, values: Arrays, lr: float, lib: ctypes.CD
         elif role == "ws":
             args.append(np.full(scratch, 0xFF, np.uint8))
         else:
-            args.append(lr if role == "lr" else None)
+            args.append({"lr": lr, **_FIRST}.get(role))
     shape = [kb.descriptor(kernel)] if kernel.descriptor else []
     kb.call(lib, kernel.function, *shape, *args)
     for value, kind, raw in zip(node.outputs, kinds[1], outs, strict=True):

@@ -59,7 +59,8 @@ class Layer:
 
 def made(layer: Layer, folder: Path) -> Prepared:
     path = models.save(layer.model(), folder / "layer.onnx")
-    return prepare(Options(path, "host", loss="mse", **layer.options))
+    # Unfused: the gradients are looked at.
+    return prepare(Options(path, "host", loss="mse", fuse=False, **layer.options))
 
 
 def gradients(graph: Graph, values: Mapping[int, npt.NDArray[Any]]) -> Arrays:

@@ -42,7 +42,7 @@ class Core:
 HARD = "-mfloat-abi=hard"
 CORES = (
     Core("m7", "mps2-an500", ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", HARD), 1, 40.0),
-    Core("m4f", "mps2-an386", ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", HARD), 1, 40.0),
+    Core("m4f", "mps2-an386", ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", HARD), 0, 40.0),
     Core("m55", "mps3-an547", ("-mcpu=cortex-m55", HARD), 1, 31.25, "0x31000000"),
     Core("m3", "mps2-an385", ("-mcpu=cortex-m3", "-mfloat-abi=soft"), 0, 40.0),
 )

@@ -130,22 +130,46 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
     correlate(&cor, &first, &back);
 }
 
-void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
-                           float *dw)
+static void weight_gradient(const weight_part *part, const float *x, const float *dy, float *dw)
 {
+    const poet_conv2d_shape *s = &part->shape;
 #if !POET_SOFT_FLOAT
-    if (plane_weights_fit(shape)) {
-        weights_of_planes(shape, x, dy, dw);
+    if (plane_weights_fit(s)) {
+        weights_of_planes(part, x, dy, dw);
         return;
     }
 #endif
-    const int few = (shape->c / shape->groups < 4);
-    if (!POET_SOFT_FLOAT && (shape->kw == 3) && (shape->dilation_w == 1)
-        && (few || (shape->stride_w == 2))) {
-        weights_by_rows(shape, x, dy, dw);
+    const int few = (s->c / s->groups < 4);
+    if (!POET_SOFT_FLOAT && (s->kw == 3) && (s->dilation_w == 1) && (few || (s->stride_w == 2))) {
+        weights_by_rows(part, x, dy, dw);
     } else {
-        weights_by_taps(shape, x, dy, dw);
+        weights_by_taps(part, x, dy, dw);
     }
+}
+
+void poet_conv2d_bwd_w_rows_f32(const poet_conv2d_shape *shape, int32_t first, int32_t count,
+                                const float *x, const float *dy, float *dw)
+{
+    const int32_t x_plane = shape->h * shape->w;
+    const int32_t dy_plane = shape->oh * shape->ow;
+    weight_part part = {.shape = *shape,
+                        .x_sample = shape->c * x_plane,
+                        .dy_sample = shape->m * dy_plane};
+    part.shape.m = count;
+    if (shape->groups > 1) {
+        const int32_t outs = shape->m / shape->groups;
+        const int32_t channels = shape->c / shape->groups;
+        part.shape.groups = count / outs;
+        part.shape.c = part.shape.groups * channels;
+        x += (first / outs) * channels * x_plane;
+    }
+    weight_gradient(&part, x, dy + first * dy_plane, dw);
+}
+
+void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
+                           float *dw)
+{
+    poet_conv2d_bwd_w_rows_f32(shape, 0, shape->m, x, dy, dw);
 }
 
 /* db of four neighbouring channels. */
@@ -184,13 +208,20 @@ static float sum_channel(const poet_channel_sum_shape *s, const float *dy)
     return sum;
 }
 
+void poet_channel_sum_rows_f32(const poet_channel_sum_shape *shape, int32_t first, int32_t count,
+                               const float *dy, float *db)
+{
+    const float *from = dy + first * shape->plane;
+    int32_t m = 0;
+    for (; m + 4 <= count; m += 4) {
+        sum_four_channels(shape, from + m * shape->plane, db + m);
+    }
+    for (; m < count; m++) {
+        db[m] = sum_channel(shape, from + m * shape->plane);
+    }
+}
+
 void poet_channel_sum_f32(const poet_channel_sum_shape *shape, const float *dy, float *db)
 {
-    int32_t m = 0;
-    for (; m + 4 <= shape->m; m += 4) {
-        sum_four_channels(shape, dy + m * shape->plane, db + m);
-    }
-    for (; m < shape->m; m++) {
-        db[m] = sum_channel(shape, dy + m * shape->plane);
-    }
+    poet_channel_sum_rows_f32(shape, 0, shape->m, dy, db);
 }

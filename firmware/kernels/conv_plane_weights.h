@@ -4,8 +4,8 @@
 #ifndef POET_CONV_PLANE_WEIGHTS_H
 #define POET_CONV_PLANE_WEIGHTS_H
 
+#include "conv_weights.h"
 #include "pair.h"
-#include "poet/kernels.h"
 
 #if !POET_SOFT_FLOAT
 static int plane_weights_fit(const poet_conv2d_shape *s)
@@ -120,16 +120,16 @@ POET_INLINE void plane_weights_sample(const poet_conv2d_shape *s, const float *x
     }
 }
 
-static void weights_of_planes(const poet_conv2d_shape *s, const float *x, const float *dy,
-                              float *dw)
+static void weights_of_planes(const weight_part *part, const float *x, const float *dy, float *dw)
 {
+    const poet_conv2d_shape *s = &part->shape;
     const int32_t x_plane = s->h * s->w;
     const int32_t dy_plane = s->oh * s->ow;
     for (int32_t c = 0; c < s->c; c++) {
         three_sums sums[3] = {{0.0F, 0.0F, 0.0F}, {0.0F, 0.0F, 0.0F}, {0.0F, 0.0F, 0.0F}};
         for (int32_t n = 0; n < s->n; n++) {
-            const float *xn = x + (n * s->c + c) * x_plane;
-            const float *dyn = dy + (n * s->c + c) * dy_plane;
+            const float *xn = x + n * part->x_sample + c * x_plane;
+            const float *dyn = dy + n * part->dy_sample + c * dy_plane;
             if (s->stride_w == 1) {
                 plane_weights_sample(s, xn, dyn, sums, 1);
             } else {

@@ -395,15 +395,23 @@ static void weight_row_columns(const poet_conv2d_shape *s, weight_row *row)
                            : 0;
 }
 
+/* The dw of a shape that may be some groups or output channels of a larger one: the steps from
+ * one sample to the next are the larger one's. */
+typedef struct {
+    poet_conv2d_shape shape;
+    int32_t x_sample, dy_sample;
+} weight_part;
+
 /* All of dw by rows of three taps. */
-static void weights_by_rows(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw)
+static void weights_by_rows(const weight_part *part, const float *x, const float *dy, float *dw)
 {
+    const poet_conv2d_shape *s = &part->shape;
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
     weight_row row = {.samples = s->n,
-                      .x_sample = s->c * s->h * s->w,
+                      .x_sample = part->x_sample,
                       .x_row = s->stride_h * s->w,
-                      .dy_sample = s->m * s->oh * s->ow,
+                      .dy_sample = part->dy_sample,
                       .dy_row = s->ow,
                       .stride = s->stride_w,
                       .dy_plane = s->oh * s->ow,
@@ -433,8 +441,9 @@ static void weights_by_rows(const poet_conv2d_shape *s, const float *x, const fl
 }
 
 /* All of dw tap by tap. */
-static void weights_by_taps(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw)
+static void weights_by_taps(const weight_part *part, const float *x, const float *dy, float *dw)
 {
+    const poet_conv2d_shape *s = &part->shape;
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
     weight_job job = {.x_plane = s->h * s->w,
@@ -457,7 +466,7 @@ static void weights_by_taps(const poet_conv2d_shape *s, const float *x, const fl
             job.sum.taps *= job.sum.rows; /* whole rows of both follow each other: one long row */
             job.sum.rows = 1;
         }
-        poet_sum_finish(&job.sum, s->c * job.x_plane, s->m * job.dy_plane);
+        poet_sum_finish(&job.sum, part->x_sample, part->dy_sample);
         const float *from = (job.sum.channels > 0)
                                 ? x + (oh * s->stride_h + below) * s->w + ow * s->stride_w + right
                                 : x;

@@ -25,7 +25,8 @@ static void outer_product(int32_t rows, int32_t columns, const float *left, cons
             poet_eight_scale(&from, factor, &out);
         }
         for (; rest > 0; rest--) {
-            *out++ = factor * *from++;
+            *out++ = POET_PRODUCT(factor, *from);
+            from++;
         }
     }
 }
@@ -74,18 +75,18 @@ void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const 
     poet_multiply(&p);
 }
 
-void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
-                          float *dw)
+void poet_dense_bwd_w_rows_f32(const poet_dense_shape *shape, int32_t first, int32_t count,
+                               const float *x, const float *dy, float *dw)
 {
     const poet_dense_shape *s = shape;
     const int by_output = (s->w_rows_are_outputs != 0);
     if (s->n == 1) {
-        outer_product((by_output != 0) ? s->m : s->k, (by_output != 0) ? s->k : s->m,
-                      (by_output != 0) ? dy : x, (by_output != 0) ? x : dy, dw);
+        outer_product(count, (by_output != 0) ? s->k : s->m,
+                      ((by_output != 0) ? dy : x) + first, (by_output != 0) ? x : dy, dw);
         return;
     }
-    const poet_product p = {.rows = s->m,
-                            .columns = s->k,
+    const poet_product p = {.rows = (by_output != 0) ? count : s->m,
+                            .columns = (by_output != 0) ? s->k : count,
                             .terms = s->n,
                             .left_row = 1,
                             .left_term = s->m,
@@ -93,11 +94,18 @@ void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const f
                             .right_term = s->k,
                             .out_row = (by_output != 0) ? s->k : 1,
                             .out_column = (by_output != 0) ? 1 : s->m,
-                            .left = dy,
-                            .right = x,
+                            .left = (by_output != 0) ? dy + first : dy,
+                            .right = (by_output != 0) ? x : x + first,
                             .start = &nothing,
                             .out = dw};
     poet_multiply(&p);
+}
+
+void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
+                          float *dw)
+{
+    poet_dense_bwd_w_rows_f32(shape, 0, (shape->w_rows_are_outputs != 0) ? shape->m : shape->k, x,
+                              dy, dw);
 }
 
 void poet_matmul_f32(const poet_matmul_shape *shape, const float *a, const float *c, float *y)

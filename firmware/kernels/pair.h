@@ -161,10 +161,49 @@ POET_INLINE void poet_eight_scale(const float **from, float f, float **to)
             : "d0", "d1", "d2", "d3", "memory");
 #else
     for (int32_t i = 0; i < 8; i++) {
-        (*to)[i] = (*from)[i] * f;
+        (*to)[i] = POET_PRODUCT((*from)[i], f);
     }
     *from += 8;
     *to += 8;
+#endif
+}
+
+/* sum = sum + step * (v * f) for eight numbers, the product rounded; both pointers then stand
+ * behind them. */
+POET_INLINE void poet_eight_scale_fma(const float **v, float f, float step, float **sum)
+{
+#if POET_PAIR_IS_REGISTER
+    __asm__ volatile("vldmia %0!, {d0-d3}\n\tvldmia %1, {d4-d7}\n\t"
+            "vmul.f32 s0, s0, %2\n\tvmul.f32 s1, s1, %2\n\t"
+            "vmul.f32 s2, s2, %2\n\tvmul.f32 s3, s3, %2\n\t"
+            "vmul.f32 s4, s4, %2\n\tvmul.f32 s5, s5, %2\n\t"
+            "vmul.f32 s6, s6, %2\n\tvmul.f32 s7, s7, %2\n\t"
+#if POET_FMA_FUSED
+            "vfma.f32 s8, s0, %3\n\tvfma.f32 s9, s1, %3\n\t"
+            "vfma.f32 s10, s2, %3\n\tvfma.f32 s11, s3, %3\n\t"
+            "vfma.f32 s12, s4, %3\n\tvfma.f32 s13, s5, %3\n\t"
+            "vfma.f32 s14, s6, %3\n\tvfma.f32 s15, s7, %3\n\t"
+#else
+            "vmul.f32 s0, s0, %3\n\tvmul.f32 s1, s1, %3\n\t"
+            "vmul.f32 s2, s2, %3\n\tvmul.f32 s3, s3, %3\n\t"
+            "vmul.f32 s4, s4, %3\n\tvmul.f32 s5, s5, %3\n\t"
+            "vmul.f32 s6, s6, %3\n\tvmul.f32 s7, s7, %3\n\t"
+            "vadd.f32 s8, s0, s8\n\tvadd.f32 s9, s1, s9\n\t"
+            "vadd.f32 s10, s2, s10\n\tvadd.f32 s11, s3, s11\n\t"
+            "vadd.f32 s12, s4, s12\n\tvadd.f32 s13, s5, s13\n\t"
+            "vadd.f32 s14, s6, s14\n\tvadd.f32 s15, s7, s15\n\t"
+#endif
+            "vstmia %1!, {d4-d7}"
+            : "+r"(*v), "+r"(*sum)
+            : "t"(f), "t"(step)
+            : "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "memory");
+#else
+    for (int32_t i = 0; i < 8; i++) {
+        const float product = (*v)[i] * f;
+        (*sum)[i] = POET_FMA(step, product, (*sum)[i]);
+    }
+    *v += 8;
+    *sum += 8;
 #endif
 }
 

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "poet/sd_csd.h"
 #include "sd_bus.h"
 
 /* Identification runs at 100..400 kHz, default speed ends at 25 MHz (6.6.6, bus timing). */
@@ -131,7 +132,7 @@ static poet_status read_ocr(poet_sd_spi_state *card)
     return POET_OK;
 }
 
-/* Capacity from the CSD (5.3.2, 5.3.3); bit n of the register is bit n % 8 of byte 15 - n / 8. */
+/* The OCR has no check sum; the CSD, which has one, must agree with it. */
 static poet_status read_capacity(const poet_sd_spi_state *card, uint32_t *blocks)
 {
     const poet_spi_bus *bus = card->config->bus;
@@ -141,29 +142,7 @@ static poet_status read_capacity(const poet_sd_spi_state *card, uint32_t *blocks
     if (received != POET_OK) {
         return received == POET_E_TIMEOUT ? POET_E_CARD_READ : received;
     }
-    const uint32_t structure = (uint32_t)csd[0] >> 6;
-    if (structure > 1u) {
-        return POET_E_CARD_TYPE; /* SDUC and what comes after it */
-    }
-    if (structure != card->block_addressed) {
-        return POET_E_CARD_CRC; /* one of the two was read wrong */
-    }
-    if (structure == 1u) {
-        const uint32_t size =
-            (((uint32_t)csd[7] & 0x3Fu) << 16) | ((uint32_t)csd[8] << 8) | csd[9];
-        /* 2 TiB are 2^32 blocks; the last one is given up to keep the count in 32 bits. */
-        *blocks = size == 0x3FFFFFu ? UINT32_MAX : (size + 1u) * 1024u;
-        return POET_OK;
-    }
-    const uint32_t length = csd[5] & 0x0Fu; /* READ_BL_LEN, 9..11 */
-    const uint32_t size =
-        (((uint32_t)csd[6] & 3u) << 10) | ((uint32_t)csd[7] << 2) | ((uint32_t)csd[8] >> 6);
-    const uint32_t multiplier = (((uint32_t)csd[9] & 3u) << 1) | ((uint32_t)csd[10] >> 7);
-    if (length < 9u || length > 11u) {
-        return POET_E_CARD_TYPE;
-    }
-    *blocks = (size + 1u) << (multiplier + 2u + length - 9u);
-    return POET_OK;
+    return poet_sd_capacity(csd, card->block_addressed != 0u, blocks);
 }
 
 /* Everything after CMD0. POET_E_TIMEOUT: the card never got ready. */

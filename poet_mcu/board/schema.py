@@ -22,6 +22,9 @@ KERNEL_FAMILIES = (
     "update",
 )
 
+#: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
+_MVE_CORES = ("cortex-m55", "cortex-m85")
+
 Bytes = Annotated[int, Field(ge=0, le=2**32)]
 Watts = Annotated[float, Field(ge=0, le=50)]
 Cycles = Annotated[float, Field(ge=0, le=1e6)]
@@ -47,13 +50,15 @@ class Core(Table):
 
     ``cpu`` is what follows -mcpu=, '' for the host's compiler; ``fpu`` follows -mfpu= and may be
     '' (none, or implied by the cpu). ``fma`` is the target's one choice of POET_FMA: fused where
-    the core has a fused multiply-add and it pays, else separate.
+    the core has a fused multiply-add and it pays, else separate. ``flush_subnormals``: subnormal
+    operands and results are zero, as MVE's vectors have it; scalar code and the host's twin follow.
     """
 
     cpu: str
     fpu: str = ""
     float_abi: Literal["soft", "hard", ""]
     fma: Literal["fused", "separate"]
+    flush_subnormals: bool = False
     clock_hz: Annotated[int, Field(ge=1_000_000, le=10_000_000_000)]
     source: Source
 
@@ -99,7 +104,7 @@ class Storage(Table):
     runs beside compute (DMA), false when it holds the CPU.
     """
 
-    driver: Literal["sd_spi", "semihosting", "file"]
+    driver: Literal["sd_spi", "sdmmc", "semihosting", "file"]
     block_bytes: Literal[512]
     region_first_block: Annotated[int, Field(ge=0, le=2**31)]
     transfer_granule_bytes: Annotated[int, Field(ge=1, le=2**22)]
@@ -147,16 +152,23 @@ class Emulator(Table):
 
 
 class Board(Table):
-    """Everything poet-mcu knows about one board."""
+    """Everything poet-mcu knows about one board.
+
+    ``run_on`` is what its firmware was really run on, by whoever wrote the board file: trust in
+    the board rests on that. ``port_family``: a folder of firmware/port that boards of one chip
+    family share, '' for none.
+    """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)]
     title: Annotated[str, Field(min_length=4, max_length=200)]
     kind: Literal["emulated", "host", "hardware"]
+    run_on: Literal["this computer", "emulated core", "emulated registers", "hardware", "nothing"]
     aliases: Strings = ()
     port: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    port_family: Annotated[str, Field(pattern=r"^[a-z0-9_]*$")] = ""
     core: Core
-    memory: dict[Literal["flash", "sram"], Memory]
+    memory: dict[Literal["flash", "sram", "vectors"], Memory]
     runtime: Runtime
     arena: Arena
     storage: Storage
@@ -183,14 +195,20 @@ class Board(Table):
         return self.memory["flash"]
 
     @property
+    def vectors(self) -> Memory:
+        """Where the core looks for its vector table after a reset: the start of flash, mostly."""
+        return self.memory.get("vectors", self.flash)
+
+    @property
     def sram(self) -> Memory:
         """Where arena, stack, .data and .bss live."""
         return self.memory["sram"]
 
     @property
-    def port_folder(self) -> str:
-        """The port's folder, relative to the folder that holds ``firmware``."""
-        return f"firmware/port/{self.port}"
+    def port_folders(self) -> tuple[str, ...]:
+        """Folders of firmware/port: the board's, its family's, and what every Cortex-M shares."""
+        family = (self.port_family,) if self.port_family else ()
+        return (self.port, *family, *(() if self.kind == "host" else ("common",)))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -242,4 +260,16 @@ def _kind_contradictions(board: Board) -> list[str]:
         )
     if board.core.fma == "fused" and board.core.float_abi == "soft":
         found.append("core.fma: expected 'separate' without an FPU, got 'fused'")
-    return found
+    return found + _flushing_contradictions(board.core)
+
+
+def _flushing_contradictions(core: Core) -> list[str]:
+    """MVE flushes always; a core without it is not made to."""
+    name, *without = core.cpu.split("+")
+    vectors = name in _MVE_CORES and not {"nomve", "nomve.fp", "nofp"} & set(without)
+    key = "core.flush_subnormals"
+    if vectors and not core.flush_subnormals:
+        return [f"{key}: expected true with '{core.cpu}', whose vectors flush, got false"]
+    if core.flush_subnormals and core.cpu and not vectors:
+        return [f"{key}: expected false with '{core.cpu}', which has no vectors, got true"]
+    return []

@@ -84,10 +84,20 @@ class _Step:
             self.places[key] = Place(name, offset, note)
         return self.places[key].name
 
+    def workspace(self, offset: int) -> str:
+        """The enumerator of the offset of a kernel's scratch bytes."""
+        key = (-1, offset)
+        if key not in self.places:
+            name = self.code.names.unique("workspace", self.prefix)
+            self.places[key] = Place(name, offset, "scratch of a kernel")
+        return self.places[key].name
+
     def argument(self, operand: Operand) -> str:
         """An operand as a C expression."""
         if operand.kind in _SPELLED:
             return _SPELLED[operand.kind]
+        if operand.value < 0:
+            return f"F32({self.workspace(operand.offset)})"
         value = self.graph.values[operand.value]
         if operand.kind is OperandKind.FLASH:
             return self.code.constant(value.origin or value.name)

@@ -4,7 +4,8 @@
     seconds = cycles / clock_hz
     joules  = seconds * active_w
 
-with f in (mac, element, transcendental). The row is that of the operator's family.
+with f in (mac, element, transcendental). The row is that of the operator's family. A fused node
+costs the sum of what it does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from poet_mcu.ops.operator import Cost
 def node_cycles(cost: Cost, board: Board) -> float:
     """Core cycles of one run. Raises InternalError when the family has no row."""
     row = _row(cost.family, board)
-    return (
+    rest = node_cycles(cost.then, board) if cost.then else 0.0
+    return rest + (
         row.cycles_per_call
         + row.cycles_per_mac * cost.macs
         + row.cycles_per_element * cost.elements
@@ -33,8 +35,9 @@ def node_price(cost: Cost, board: Board) -> Price:
 
 
 def is_estimated(cost: Cost, board: Board) -> bool:
-    """True when the row behind the price was not measured on this board."""
-    return _row(cost.family, board).estimated
+    """True when a row behind the price was not measured on this board."""
+    rest = cost.then is not None and is_estimated(cost.then, board)
+    return rest or _row(cost.family, board).estimated
 
 
 def _row(family: str, board: Board) -> CostRow:

@@ -73,7 +73,16 @@ class SoftmaxOf:
     op: str = "Softmax"
 
 
-Entry = Active | Tensor | Pending | SoftmaxOf
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """``value`` with its axes in the order ``perm``: left out where the model turns it back."""
+
+    value: Value
+    perm: tuple[int, ...]
+    compute: Callable[[], Value]
+
+
+Entry = Active | Tensor | Pending | SoftmaxOf | Transposed
 
 
 @dataclass(slots=True)
@@ -105,22 +114,27 @@ class Context:
 
     def activation(self, name: str, dtype: DType = DType.F32) -> Value:
         """The value of ``name``, which must be computed on the board, and of type ``dtype``."""
+        value = self.computed(name)
+        if value.type.dtype is not dtype:
+            raise ModelError(
+                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
+                f"{_SPELLED[value.type.dtype]}; indices serve Gather, comparisons Where alone"
+            )
+        return value
+
+    def computed(self, name: str) -> Value:
+        """The value of ``name``, which must be computed on the board (or the input); any type."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
             self.env[name] = found
-        if isinstance(found, SoftmaxOf):
+        if isinstance(found, SoftmaxOf | Transposed):
             found = Active(found.compute())
             self.env[name] = found
         if isinstance(found, Tensor):
             raise ModelError(
                 f"expected a value that depends on the input, got the constant '{name}'; "
                 "fold it before export"
-            )
-        if found.value.type.dtype is not dtype:
-            raise ModelError(
-                f"expected a value of type {_SPELLED[dtype]}, got '{name}' of type "
-                f"{_SPELLED[found.value.type.dtype]}; indices serve Gather, comparisons Where alone"
             )
         return found.value
 
@@ -274,11 +288,12 @@ class Context:
         value = self.emit(node, op, inputs, attrs)
         self.show(node, value, shape)
 
-    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> None:
+    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> Value:
         """The node's output is ``value`` under ``shape``: no bytes move."""
         name = node.output[0]
         view = self.builder.view(value, shape, f"{name}_view")
         self.env[name] = Active(view)
+        return view
 
     def infer(self, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]) -> tuple[int, ...]:
         """Shape of the first output ``op`` would have; raises ModelError when it does not fit."""

@@ -13,12 +13,14 @@ from poet_mcu.frontend.context import (
     Active,
     Context,
     Tensor,
+    Transposed,
     attribute,
     reshaped,
     type_name,
 )
 from poet_mcu.frontend.fold import axes_of, fold
 from poet_mcu.frontend.lower_layout import transposed
+from poet_mcu.ir.graph import DType
 
 
 def _reshape_to(ctx: Context, node: onnx.NodeProto, shape: tuple[int, ...]) -> None:
@@ -26,13 +28,13 @@ def _reshape_to(ctx: Context, node: onnx.NodeProto, shape: tuple[int, ...]) -> N
     if isinstance(found, Tensor):
         ctx.env[node.output[0]] = reshaped(found, shape)
         return
-    value = ctx.activation(node.input[0])
+    value = ctx.computed(node.input[0])
     ctx.env[node.output[0]] = Active(ctx.builder.view(value, shape, node.output[0]))
 
 
 def _shape_of(ctx: Context, name: str) -> tuple[int, ...]:
     found = ctx.entry(name)
-    return found.array.shape if isinstance(found, Tensor) else ctx.activation(name).shape
+    return found.array.shape if isinstance(found, Tensor) else ctx.computed(name).shape
 
 
 def lower_flatten(ctx: Context, node: onnx.NodeProto) -> None:
@@ -111,11 +113,13 @@ def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
         done = Tensor(array, found.sources, found.change or "transposed", found if flips else None)
         ctx.env[node.output[0]] = done
         return
-    value = ctx.activation(node.input[0])
+    value = found.value if isinstance(found, Transposed) else ctx.activation(node.input[0])
     rank = len(value.shape)
     perm = tuple(attribute(node, "perm", tuple(range(rank))[::-1]))
     if sorted(perm) != list(range(rank)):
         raise ModelError(f"expected perm to order {rank} axes, got {list(perm)}; export again")
+    if isinstance(found, Transposed):
+        perm = tuple(found.perm[axis] for axis in perm)
     ctx.env[node.output[0]] = Active(transposed(ctx, node, value, perm))
 
 
@@ -131,7 +135,11 @@ def lower_identity(ctx: Context, node: onnx.NodeProto) -> None:
 
 
 def lower_constant(ctx: Context, node: onnx.NodeProto) -> None:
-    """Constant: a tensor known at build time; a float one of one or more axes may be trained."""
+    """Constant: a tensor known at build time; floats may be trained, but not a single one.
+
+    Weights are initializers, or Constant nodes with some exporters; one number in a node is part of
+    a formula (PyTorch writes the scale of an attention as Sqrt of a Constant of shape [1]).
+    """
     name = node.output[0]
     item = node.attribute[0] if node.attribute else None
     if item is None or item.name.startswith(("sparse", "value_string")):
@@ -141,7 +149,7 @@ def lower_constant(ctx: Context, node: onnx.NodeProto) -> None:
     else:
         kind = np.float32 if "float" in item.name else np.int64
         array = np.asarray(onnx.helper.get_attribute_value(item), kind)
-    is_weight = array.dtype.kind == "f" and array.ndim > 0
+    is_weight = array.dtype.kind == "f" and array.size > 1
     ctx.env[name] = Tensor(array, (name,) if is_weight else ())
 
 
@@ -164,8 +172,12 @@ def lower_dropout(ctx: Context, node: onnx.NodeProto) -> None:
 
 
 def lower_cast(ctx: Context, node: onnx.NodeProto) -> None:
-    """Cast of an activation to the type it has: another name."""
+    """Cast of an activation to the type it has, or of indices to other integers: another name."""
     target = attribute(node, "to", 0)
+    value = ctx.computed(node.input[0])
+    if value.type.dtype is DType.I32 and target in (TensorProto.INT32, TensorProto.INT64):
+        ctx.env[node.output[0]] = Active(value)
+        return
     if target != TensorProto.FLOAT:
         raise ModelError(
             f"expected activations in float32, got Cast to {type_name(target)}; "

@@ -14,6 +14,7 @@ from poet_mcu.frontend.context import (
     Pending,
     SoftmaxOf,
     Tensor,
+    Transposed,
     check_size,
     type_name,
 )
@@ -207,6 +208,8 @@ class Walk:
         info = self.proto.output[0]
         self.output_name = info.name
         entry = self.ctx.env.get(info.name)
+        if isinstance(entry, Transposed):
+            entry = Active(entry.compute())
         if isinstance(entry, SoftmaxOf):
             self.activation = entry.op
             self._output, self.output_shape = entry.logits, entry.out_shape

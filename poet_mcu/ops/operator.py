@@ -28,13 +28,15 @@ class Cost:
 
     ``family`` names the row of the board's cost table: conv_fwd, conv_bwd_x, conv_bwd_w,
     dense_fwd, dense_bwd, pool, elementwise, loss, update. ``macs`` multiply-adds, ``elements``
-    outputs written, ``transcendental`` calls of exp, log and their like.
+    outputs written, ``transcendental`` calls of exp, log and their like. ``then`` is what a node
+    does besides that is priced by another row.
     """
 
     family: str
     macs: int = 0
     elements: int = 0
     transcendental: int = 0
+    then: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,25 @@ class Operator(ABC):
         needs: Sequence[bool],
         build: Emitter,
     ) -> tuple[Value | None, ...]:
-        """Gradients of the inputs for which ``needs`` is true, given those of the outputs."""
+        """Gradients of the inputs for which ``needs`` is true, given that of the first output."""
         raise InternalError(f"{self.name}: expected a forward operator, got one without gradient")
+
+    def gradients(
+        self,
+        node: Node,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        grads: Sequence[Value | None],
+        needs: Sequence[bool],
+        build: Emitter,
+    ) -> tuple[Value | None, ...]:
+        """``gradient`` for an operator that more than its first output may be differentiated by.
+
+        One of ``grads`` at least is there; None stands for an output that the loss does not read.
+        """
+        if grads[0] is None:
+            return (None,) * len(inputs)
+        return self.gradient(node, inputs, outputs, (grads[0],), needs, build)
 
 
 def vector_kernel(function: str, source: str, args: tuple[str, ...], over: TensorType) -> Kernel:

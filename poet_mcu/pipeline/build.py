@@ -27,7 +27,12 @@ TOOL = f"poet-mcu {__version__}"
 GENERATED = ("poet_model.h", "poet_model.c", "poet_schedule.c", "poet_weights.c")
 _RUNTIME_FOLDERS = ("kernels", "link", "train")
 _STORAGE = ("checkpoint.c", "crc.c", "page_store.c", "status.c")
-_DRIVERS = {"sd_spi": ("sd_bus.c", "sd_spi.c"), "semihosting": (), "file": ()}
+_DRIVERS = {
+    "sd_spi": ("sd_bus.c", "sd_csd.c", "sd_spi.c"),
+    "sdmmc": ("sd_csd.c",),
+    "semihosting": (),
+    "file": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,7 @@ def runtime_sources(board: Board) -> list[str]:
     root = resources.root()
     firmware = root / "firmware"
     folders = [firmware / name for name in _RUNTIME_FOLDERS]
-    folders.append(firmware / "port" / board.port)
-    if board.kind != "host":
-        folders.append(firmware / "port" / "common")
+    folders += [firmware / "port" / name for name in board.port_folders]
     found = [path for folder in folders for path in sorted(folder.glob("*.c"))]
     found += [firmware / "storage" / name for name in (*_STORAGE, *_DRIVERS[board.storage.driver])]
     return [path.relative_to(root).as_posix() for path in found]
@@ -61,9 +64,8 @@ def runtime_headers(board: Board) -> list[str]:
     """The headers those files include, relative likewise."""
     root = resources.root()
     firmware = root / "firmware"
-    ports = [board.port] if board.kind == "host" else [board.port, "common"]
     folders = [firmware / "include" / "poet", *(firmware / name for name in _RUNTIME_FOLDERS)]
-    folders += [firmware / "storage", *(firmware / "port" / name for name in ports)]
+    folders += [firmware / "storage", *(firmware / "port" / name for name in board.port_folders)]
     found = [path for folder in folders for path in sorted(folder.glob("*.h"))]
     return [path.relative_to(root).as_posix() for path in found]
 
@@ -190,7 +192,10 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
 
 
 def _linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+    apart = board.vectors != board.flash
     return {
+        "vectors_origin": f"0x{board.vectors.origin:08x}" if apart else "",
+        "vectors_bytes": board.vectors.size_bytes,
         "flash_origin": f"0x{board.flash.origin:08x}",
         "flash_bytes": board.flash.size_bytes,
         "ram_origin": f"0x{board.sram.origin:08x}",

@@ -27,7 +27,8 @@ class Options(Recipe):
     'auto' takes the card where nothing else fits. ``order`` is the order of execution of the
     training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
     write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the
-    whole training: so many passes over so many samples.
+    whole training: so many passes over so many samples. ``fuse``: join nodes whose kernels can run
+    as one (training/fuse.py); the bits are the same without.
     """
 
     model: Path
@@ -45,6 +46,7 @@ class Options(Recipe):
     solver: Literal["highs", "cbc"] = "highs"
     time_limit_s: float = 60.0
     strategy: str = "optimal"
+    fuse: bool = True
     max_write_bytes: int | None = None
     home_parameters: str = "ram"
     order: str = "given"
@@ -114,12 +116,13 @@ class Options(Recipe):
         words += [] if self.train_last is None else [f"train-last={self.train_last}"]
         words += [] if self.paging else ["no-paging"]
         words += [] if self.remat else ["no-remat"]
+        words += [] if self.fuse else ["no-fuse"]
         words.append(f"strategy={self.strategy}")
         return " ".join(words)
 
 
 #: the options beside the recipe that shape the graphs
-_GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm")
+_GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm", "fuse")
 
 
 def graph_options(options: Options) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.pipeline.options import Options
 from poet_mcu.schedule.pricing import changed_twice, with_card_homes
+from poet_mcu.training.fuse import fused
 from poet_mcu.training.order import ORDERS, reordered
 from poet_mcu.training.training import evaluation_graph, training_graph, training_notes
 
@@ -61,17 +62,19 @@ def prepare(options: Options) -> Prepared:
         train = training_graph(imported.graph, options, activation=imported.activation)
     except ModelError as error:
         raise ModelError(f"{options.model.name}: {error}") from error
-    if options.order != "auto":
-        train = reordered(train, ORDERS[options.order](train))
-    verify_graph(train, training=True)
     alignment, on_card = board.arena.alignment_bytes, options.home_parameters == "card"
     stay = changed_twice(train)
     if on_card:
         train = with_card_homes(train, alignment, stay)
     evaluation = evaluation_graph(imported.graph, train)
-    verify_graph(evaluation, training=False)
     if on_card:
         evaluation = with_card_homes(evaluation, alignment, stay)
+    if options.fuse:
+        train, evaluation = fused(train), fused(evaluation)
+    if options.order != "auto":
+        train = reordered(train, ORDERS[options.order](train))
+    verify_graph(train, training=True)
+    verify_graph(evaluation, training=False)
     notes = (*imported.report.notes, *training_notes(train, options))
     return Prepared(options, board, imported, train, evaluation, notes)
 

@@ -148,7 +148,7 @@ def _outside(image: _Image, board: Board) -> list[str]:
     found = []
     for section in image.sections:
         end = section.address + section.size_bytes
-        homes = [board.sram] if section.writable else [board.flash, board.sram]
+        homes = [board.sram] if section.writable else [board.flash, board.sram, board.vectors]
         if not any(home.origin <= section.address and end <= home.end for home in homes):
             names = "memory.sram" if section.writable else "memory.flash"
             found.append(
@@ -156,7 +156,8 @@ def _outside(image: _Image, board: Board) -> list[str]:
                 f"[{section.address:#010x}, {end:#010x}); correct the linker script"
             )
     for address, in_file, _ in image.loads:
-        inside = board.flash.origin <= address and address + in_file <= board.flash.end
+        homes = [board.flash, board.vectors]
+        inside = any(m.origin <= address and address + in_file <= m.end for m in homes)
         if in_file and not inside:
             found.append(
                 f"segment: expected a load address inside memory.flash of {board.name}, got "
@@ -167,9 +168,9 @@ def _outside(image: _Image, board: Board) -> list[str]:
 
 def _vectors(image: _Image, board: Board) -> list[str]:
     """Armv7-M ARM (DDI 0403E) B1.5.3: word 0 is the stack pointer, word 1 the reset vector."""
-    head = image.head.get(board.flash.origin, b"")
+    head = image.head.get(board.vectors.origin, b"")
     if len(head) < 8:
-        where = f"{board.flash.origin:#010x}"
+        where = f"{board.vectors.origin:#010x}"
         return [f"vector table: expected a section at {where}, got none; link the startup code"]
     stack, reset = struct.unpack("<II", head)
     found = []

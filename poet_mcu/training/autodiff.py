@@ -40,7 +40,7 @@ class _Reverse:
         values = self.build.values
         outputs = [values[v] for v in node.outputs]
         inputs = [values[v] for v in node.inputs]
-        if outputs and self.forward.root(outputs[0].id) in self.gradients:
+        if any(self.forward.root(value.id) in self.gradients for value in outputs):
             needs = [self.forward.root(v.id) in self.needed for v in inputs]
             if any(needs):
                 self._differentiate(node, inputs, outputs, needs)
@@ -49,14 +49,17 @@ class _Reverse:
     def _differentiate(
         self, node: Node, inputs: list[Value], outputs: list[Value], needs: list[bool]
     ) -> None:
-        first = outputs[0]
-        dy = self.gradients.pop(self.forward.root(first.id))
-        grads = [self.build.view(dy, first.shape, f"{dy.name}_view")]
-        rule = OPERATORS[node.op].gradient
+        grads = [self._complete(value) for value in outputs]
+        rule = OPERATORS[node.op].gradients
         found = rule(node, inputs, outputs, grads, needs, self.build)
         for value, gradient, need in zip(inputs, found, needs, strict=True):
             if need and gradient is not None:
                 self._accumulate(self.forward.root(value.id), gradient)
+
+    def _complete(self, output: Value) -> Value | None:
+        """The gradient of an output, in its shape; None when the loss does not depend on it."""
+        dy = self.gradients.pop(self.forward.root(output.id), None)
+        return None if dy is None else self.build.view(dy, output.shape, f"{dy.name}_view")
 
     def _accumulate(self, root: int, gradient: Value) -> None:
         name = self.build.values[root].name

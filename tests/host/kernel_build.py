@@ -30,6 +30,10 @@ HAS_FMA = " fma " in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="r
 _OUT = tempfile.TemporaryDirectory(prefix="poet_kernels_")
 
 
+#: struct -> member -> (offset, format)
+Layouts = dict[str, dict[str, tuple[int, str]]]
+
+
 @dataclass(frozen=True)
 class Build:
     """How the host library is compiled. ``hardware`` uses the FMA instruction, else libm's."""
@@ -65,15 +69,15 @@ def shape_of(fields: str, values: dict[str, int]) -> ctypes.Array[ctypes.c_int32
 
 def call(lib: ctypes.CDLL, name: str, shape: object, *args: object) -> None:
     """Arrays go as pointers, floats as float, None as NULL."""
-    converted: list[object] = [shape]
-    for arg in args:
+    converted: list[object] = []
+    for arg in (shape, *args):  # a kernel without descriptor has an array in its place
         if isinstance(arg, np.ndarray):
             assert arg.flags.c_contiguous
             converted.append(ctypes.c_void_p(arg.ctypes.data))
         elif isinstance(arg, float):
             converted.append(ctypes.c_float(arg))
         else:
-            converted.append(ctypes.c_void_p(None))
+            converted.append(ctypes.c_void_p(None) if arg is None else arg)
     function = getattr(lib, name)
     function.restype = None
     function(*converted)
@@ -99,25 +103,32 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
     return worst / scale if scale > 0 else worst
 
 
+def _members(kind: str, item: str, sizes: dict[str, int], known: Layouts) -> list[tuple[str, str]]:
+    """A member as its numbers, each a name (arrays by element, structs by member) and a format."""
+    stem, _, count = item.rstrip("]").partition("[")
+    if kind in known:
+        return [(f"{stem}.{name}", form) for name, (_, form) in known[kind].items()]
+    form = "i" if kind == "int32_t" else "f"
+    if not count:
+        return [(stem, form)]
+    return [(f"{stem}[{i}]", form) for i in range(sizes.get(count) or int(count))]
+
+
 @cache
-def _layouts() -> dict[str, dict[str, tuple[int, str]]]:
-    """Struct name -> member (arrays by element) -> (offset, format), from the public header."""
-    text = (ROOT / "firmware" / "include" / "poet" / "kernels.h").read_text(encoding="utf-8")
+def _layouts() -> Layouts:
+    """The structs of the public headers."""
+    folder = ROOT / "firmware" / "include" / "poet"
+    names = ("kernels.h", "fused.h", "recurrent.h")
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in names)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     sizes = {k: int(v) for k, v in re.findall(r"#define (POET_\w+) (\d+)", text)}
-    found = {}
+    found: Layouts = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, re.DOTALL):
         members: dict[str, tuple[int, str]] = {}
-        for kind, names in re.findall(r"(int32_t|float) ([^;]+);", body):
-            for item in names.replace(" ", "").split(","):
-                stem, _, count = item.rstrip("]").partition("[")
-                parts = (
-                    [f"{stem}[{i}]" for i in range(sizes.get(count) or int(count))]
-                    if count
-                    else [stem]
-                )
-                for part in parts:
-                    members[part] = (4 * len(members), "i" if kind == "int32_t" else "f")
+        for kind, items in re.findall(r"(\w+) ([^;]+);", body):
+            for item in items.replace(" ", "").split(","):
+                for part, form in _members(kind, item, sizes, found):
+                    members[part] = (4 * len(members), form)
         found[name] = members
     return found
 

@@ -45,7 +45,7 @@ class Target:
 M3 = ("-mcpu=cortex-m3",)
 M4 = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
 M7 = ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard")
-M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard")
+M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard", "-DPOET_FLUSH_SUBNORMALS=1")
 
 
 def lm3s(core: str, cflags: tuple[str, ...]) -> Target:

@@ -11,6 +11,7 @@ from poet_mcu.board.schema import KERNEL_FAMILIES, Board
 from poet_mcu.errors import BoardError
 
 SD_BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m7-sd", "qemu-m55-sd")
+LARGE_BOARDS = ("qemu-mps2-an500", "qemu-mps2-an386", "qemu-mps3-an547")
 
 
 def write(folder, text, name="mine.toml"):
@@ -28,7 +29,13 @@ def refuse(path, *patterns):
 
 
 def test_the_boards_we_run_are_there():
-    assert {*SD_BOARDS, "qemu-mps2-an500", "host"} <= set(list_boards())
+    assert {*SD_BOARDS, *LARGE_BOARDS, "host"} <= set(list_boards())
+
+
+def test_vectors_stand_at_the_start_of_flash_unless_said():
+    assert load_board("qemu-m7-sd").vectors == load_board("qemu-m7-sd").flash
+    apart = load_board("qemu-mps3-an547")
+    assert (apart.vectors.origin, apart.flash.origin) == (0, 0x0100_0000)
 
 
 @pytest.mark.parametrize("name", list_boards())
@@ -36,7 +43,8 @@ def test_every_board_loads_and_is_called_as_its_file(name):
     board = load_board(name)
     assert board.name == name
     assert set(board.cost) == set(KERNEL_FAMILIES)
-    assert (resources.root() / board.port_folder).is_dir()
+    for folder in board.port_folders:
+        assert (resources.root() / "firmware" / "port" / folder).is_dir()
     assert board.sram.size_bytes > board.runtime.stack_bytes + board.runtime.static_bytes
 
 
@@ -45,7 +53,7 @@ def test_lm3s6965_machine(name):
     board = load_board(name)
     assert (board.flash.origin, board.flash.size_bytes) == (0, 256 * 1024)
     assert (board.sram.origin, board.sram.size_bytes) == (0x20000000, 64 * 1024)
-    assert board.port_folder == "firmware/port/lm3s6965evb"
+    assert board.port_folders == ("lm3s6965evb", "common")
     assert board.storage.driver == "sd_spi"
     assert not board.storage.overlap
     assert board.emulator is not None
@@ -165,6 +173,18 @@ extends = "qemu-lm3s6965evb"
 fma = "fused"
 source = "a document"
 """
+VECTORS_KEEP = """
+extends = "qemu-m55-sd"
+[core]
+flush_subnormals = false
+source = "a document"
+"""
+SCALARS_FLUSH = """
+extends = "qemu-m55-sd"
+[core]
+cpu = "cortex-m55+nomve"
+source = "a document"
+"""
 NO_EMULATOR = 'extends = "qemu-m7-sd"\nkind = "hardware"\n'
 
 
@@ -175,6 +195,8 @@ NO_EMULATOR = 'extends = "qemu-m7-sd"\nkind = "hardware"\n'
         (SMALL, r"runtime: expected stack_bytes \+ static_bytes below memory\.sram\.size_bytes"),
         (ODD, r"arena\.alignment_bytes: expected a power of two, got 24"),
         (FUSED_SOFT, r"core\.fma: expected 'separate' without an FPU, got 'fused'"),
+        (VECTORS_KEEP, r"core\.flush_subnormals: expected true with 'cortex-m55', whose vectors"),
+        (SCALARS_FLUSH, r"core\.flush_subnormals: expected false with 'cortex-m55\+nomve'"),
         (NO_EMULATOR, r"emulator: expected this table exactly when kind is 'emulated'"),
     ],
 )

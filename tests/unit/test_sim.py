@@ -141,7 +141,7 @@ def test_selfcheck_sees_a_wrong_prediction(paged: StepPlan) -> None:
 
 def test_selfcheck_sees_a_wrong_value(paged: StepPlan) -> None:
     calls = list(paged.program.instructions)
-    at = next(i for i, c in enumerate(calls) if c.call and c.call.function == "poet_sgd_f32")
+    at = next(i for i, c in enumerate(calls) if c.call and "sgd" in c.call.function)
     broken = [*calls[:at], *calls[at + 1 :]]
     program = replace(paged.program, instructions=tuple(broken))
     with pytest.raises(InternalError, match="differs after the step"):

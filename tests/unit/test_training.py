@@ -136,10 +136,10 @@ def ops(graph: Graph, phase: Phase) -> list[str]:
 
 
 def test_no_gradient_below_the_deepest_trainable_layer(tmp_path: Path) -> None:
-    made = prepared(models.cnn(2), tmp_path, train=("fc.*",))
+    made = prepared(models.cnn(2), tmp_path, train=("fc.*",), fuse=False)
     backward = ops(made.train, Phase.BACKWARD)
     assert backward == ["dense_bwd_w", "channel_sum"]
-    whole = prepared(models.cnn(2), tmp_path)
+    whole = prepared(models.cnn(2), tmp_path, fuse=False)
     assert ops(whole.train, Phase.BACKWARD).count("conv2d_bwd_x") == 1  # not for the input
 
 
@@ -151,7 +151,7 @@ def test_every_trainable_parameter_is_updated_once_and_frozen_ones_never(tmp_pat
 
 
 def test_updates_come_as_early_as_the_old_value_is_free(tmp_path: Path) -> None:
-    graph = prepared(models.cnn(2), tmp_path).train
+    graph = prepared(models.cnn(2), tmp_path, fuse=False).train
     for node in graph.nodes:
         for value in node.mutates:
             readers = [n.id for n in graph.nodes if value in n.inputs and n.id != node.id]

@@ -10,6 +10,11 @@
 #error "define POET_CORE_HZ: the core clock in Hz (the build file does, from the board file)"
 #endif
 
+/* As poet/fma.h has it, for ports built without kernels. */
+#ifndef POET_FLUSH_SUBNORMALS
+#define POET_FLUSH_SUBNORMALS 0
+#endif
+
 #define POET_REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
 
 #define SCB_ICSR POET_REGISTER(0xE000ED04u)
@@ -19,19 +24,22 @@
 #define SCB_CFSR POET_REGISTER(0xE000ED28u)
 #define SCB_CPACR POET_REGISTER(0xE000ED88u)
 #define SCB_CPACR_FPU (0xFu << 20) /* CP10 and CP11, full access */
+#define SCB_FPDSCR POET_REGISTER(0xE000EF3Cu)
 #define SYST_CSR POET_REGISTER(0xE000E010u)
 #define SYST_CSR_RUN 7u /* core clock, interrupt, enable */
 #define SYST_RVR POET_REGISTER(0xE000E014u)
 #define SYST_CVR POET_REGISTER(0xE000E018u)
 
-/* Interrupt-controller registers for interrupts 0..31. */
-#define NVIC_ISER0 POET_REGISTER(0xE000E100u)
-#define NVIC_ICER0 POET_REGISTER(0xE000E180u)
-#define NVIC_ICPR0 POET_REGISTER(0xE000E280u)
+/* The interrupt controller's registers with the bit of interrupt irq (irq % 32). */
+#define NVIC_ISER(irq) POET_REGISTER(0xE000E100u + (irq) / 32u * 4u)
+#define NVIC_ICER(irq) POET_REGISTER(0xE000E180u + (irq) / 32u * 4u)
+#define NVIC_ICPR(irq) POET_REGISTER(0xE000E280u + (irq) / 32u * 4u)
 
-/* Start SysTick: from here on poet_port_cycles and poet_port_micros run. */
+/* Start SysTick: from here on poet_cortex_m_cycles and poet_port_micros run. */
 void poet_cortex_m_start_clock(void);
-/* Begin and end of a wait for interrupt number irq (0..31) without a handler: between the two the
+/* Core cycles since then: what poet_port_cycles is where no better counter lives. */
+uint64_t poet_cortex_m_cycles(void);
+/* Begin and end of a wait for interrupt number irq without a handler: between the two the
  * core masks interrupts, so that a pending one ends WFI (Armv7-M ARM B1.5.19) and nothing is lost
  * between a last look at the device and the sleep.
  */

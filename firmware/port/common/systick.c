@@ -47,7 +47,7 @@ static uint32_t count_now(void)
     return count;
 }
 
-uint64_t poet_port_cycles(void)
+uint64_t poet_cortex_m_cycles(void)
 {
     uint32_t masked;
     __asm volatile("mrs %0, primask\n\tcpsid i" : "=r"(masked)::"memory");
@@ -78,12 +78,12 @@ uint32_t poet_port_micros(void)
 void poet_cortex_m_begin_wait(uint32_t irq)
 {
     __asm volatile("cpsid i" ::: "memory");
-    NVIC_ISER0 = 1u << irq;
+    NVIC_ISER(irq) = 1u << irq % 32u;
 }
 
 void poet_cortex_m_end_wait(uint32_t irq)
 {
-    NVIC_ICER0 = 1u << irq;
-    NVIC_ICPR0 = 1u << irq;
+    NVIC_ICER(irq) = 1u << irq % 32u;
+    NVIC_ICPR(irq) = 1u << irq % 32u;
     __asm volatile("cpsie i" ::: "memory");
 }

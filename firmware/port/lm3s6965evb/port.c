@@ -116,6 +116,11 @@ static void sleep_for_byte(void)
     poet_cortex_m_end_wait(UART0_IRQ);
 }
 
+uint64_t poet_port_cycles(void)
+{
+    return poet_cortex_m_cycles();
+}
+
 int poet_port_getc(void)
 {
     if ((UART_FR & UART_FR_RX_EMPTY) != 0u) {

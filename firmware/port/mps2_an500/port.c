@@ -1,22 +1,29 @@
-/* Port for QEMU's machine mps2-an500 (Cortex-M7); the AN385 and AN386 differ only in their RAM.
- * Register facts: Arm Cortex-M System Design Kit, APB UART.
+/* Port for QEMU's machines mps2-an500 (Cortex-M7) and mps2-an386 (Cortex-M4F), which differ only in
+ * their RAM, and mps3-an547 (Cortex-M55), which has the same UART elsewhere.
+ * Register facts: Arm Cortex-M System Design Kit, APB UART; QEMU 7.2 hw/arm/mps2.c, mps2-tz.c.
  */
 #include "poet/port.h"
 
 #include "../common/cortex_m.h"
 #include "semihost.h"
 
-#define UART_DATA POET_REGISTER(0x40004000u)
-#define UART_STATE POET_REGISTER(0x40004004u)
+#if defined(__ARM_ARCH_8M_MAIN__) || defined(__ARM_ARCH_8_1M_MAIN__)
+#define UART0 0x49303000u
+#define UART0_RX_IRQ 33u
+#else
+#define UART0 0x40004000u
+#define UART0_RX_IRQ 0u
+#endif
+#define UART_DATA POET_REGISTER(UART0)
+#define UART_STATE POET_REGISTER(UART0 + 0x4u)
 #define UART_STATE_TX_FULL 1u
 #define UART_STATE_RX_FULL 2u
-#define UART_CTRL POET_REGISTER(0x40004008u)
+#define UART_CTRL POET_REGISTER(UART0 + 0x8u)
 #define UART_CTRL_TX_RX 3u
 #define UART_CTRL_RX_INTERRUPT 8u
-#define UART_INTCLEAR POET_REGISTER(0x4000400Cu)
+#define UART_INTCLEAR POET_REGISTER(UART0 + 0xCu)
 #define UART_INTCLEAR_RX 2u
-#define UART0_RX_IRQ 0u
-#define UART_BAUDDIV POET_REGISTER(0x40004010u)
+#define UART_BAUDDIV POET_REGISTER(UART0 + 0x10u)
 #define UART_BAUD 115200u
 /* Bound of a wait for room, in polls: also used when a fault has stopped the clock. */
 #define UART_POLLS 10000000u
@@ -44,6 +51,11 @@ static void sleep_for_byte(void)
     UART_CTRL = UART_CTRL_TX_RX;
     UART_INTCLEAR = UART_INTCLEAR_RX;
     poet_cortex_m_end_wait(UART0_RX_IRQ);
+}
+
+uint64_t poet_port_cycles(void)
+{
+    return poet_cortex_m_cycles();
 }
 
 int poet_port_getc(void)

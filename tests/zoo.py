@@ -1,0 +1,125 @@
+"""The networks of tools/make_zoo.py, built and trained, and PyTorch beside them, for tests."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from poet_mcu.ir.graph import Role
+from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.session import Session
+from poet_mcu.pipeline.target import connect_twin, open_folder
+from poet_mcu.pipeline.validate import Run, batches, run_steps
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import make_zoo
+
+Arrays = dict[str, npt.NDArray[Any]]
+Work = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]
+STEPS = 5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A width and a way of training at which PyTorch's own float32 and float64 agree.
+
+    Where they do not there is nothing to compare with. Normalization by a batch's statistics
+    divides by the deviation of few values: the autoencoder, whose narrowest layer has eight units,
+    and VGG-16, whose last maps are 2 x 2, need 16 samples, and VGG-16 a smaller rate beside. The 27
+    normalizations of MobileNet part by 10 % whatever the batch, so its statistics are frozen.
+    """
+
+    width: float
+    batch: int = 4
+    lr: float = 0.01
+    batchnorm: str = "auto"
+
+
+SETTINGS = {
+    "resnet8": Setting(0.25),
+    "ds_cnn": Setting(0.25),
+    "mobilenet": Setting(0.25, batchnorm="frozen"),
+    "autoencoder": Setting(0.25, batch=16),
+    "lenet5": Setting(0.5),
+    "lenet_like": Setting(1.0),
+    "resnet18": Setting(0.0625),
+    "vgg16": Setting(0.0625, batch=16, lr=0.001),
+    "imu_cnn": Setting(0.25),
+    "transformer": Setting(0.5),
+    "bert_tiny": Setting(0.25),
+    "lstm": Setting(0.5),
+    "gru": Setting(0.5),
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What PyTorch computed: losses, tensors by name, the optimizer's state by ``name:field``."""
+
+    losses: list[float]
+    tensors: Arrays
+    state: Arrays
+    gradients: dict[str, list[npt.NDArray[Any]]]
+
+
+def write(name: str, module: nn.Module, folder: Path, exporter: str = "script") -> Path:
+    """The network's ONNX file in ``folder``."""
+    path = folder / f"{name}.onnx"
+    path.write_bytes(make_zoo.export(module, name, exporter))
+    return path
+
+
+def options_for(name: str, path: Path, board: str, **more: Any) -> Options:
+    """Options with the network's loss."""
+    given: dict[str, Any] = {"loss": make_zoo.ZOO[name].loss, "time_limit_s": 2.0, **more}
+    return Options(path, board, **given)
+
+
+def on_host(folder: Path, steps: int) -> tuple[Run, Work, Arrays]:
+    """The build in ``folder`` run by its twin: the run, its batches, tensors with the states."""
+    opened = open_folder(folder)
+    prepared = opened.prepared()
+    work = batches(prepared, None, steps * prepared.options.accumulate)
+    with connect_twin(opened) as board:
+        run = run_steps(Session(board), work)
+        states = {v.name for v in prepared.train.with_role(Role.STATE)}
+        read = {t.name: board.read_tensor(t.name) for t in board.tensors() if t.name in states}
+    return run, work, read
+
+
+def train_torch(
+    module: nn.Module, work: Work, options: Options, dtype: torch.dtype = torch.float32
+) -> Truth:
+    """The same steps in PyTorch; the module is left as it was."""
+    module = copy.deepcopy(module).to(dtype)
+    module.train(options.batchnorm != "frozen")
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+    optimizer = kinds[options.optimizer](module.parameters(), options.lr)
+    losses: list[float] = []
+    gradients: dict[str, list[npt.NDArray[Any]]] = {n: [] for n, _ in module.named_parameters()}
+    for x, y in work:
+        optimizer.zero_grad()
+        given = torch.tensor(x)
+        out = module(given.long() if x.dtype.kind == "i" else given.to(dtype))
+        if options.loss == "mse":
+            value = nn.functional.mse_loss(out, torch.tensor(y).to(dtype))
+        else:
+            value = nn.functional.cross_entropy(out, torch.tensor(y).long())
+        value.backward()
+        for key, parameter in module.named_parameters():
+            gradients[key].append(parameter.grad.numpy().copy())
+        optimizer.step()
+        losses.append(value.item())
+    state: Arrays = {}
+    for key, parameter in module.named_parameters():
+        for field, array in optimizer.state.get(parameter, {}).items():
+            state[f"{key}:{field}"] = array.numpy()
+    tensors = {n: t.detach().numpy() for n, t in module.state_dict().items()}
+    return Truth(losses, tensors, state, gradients)
