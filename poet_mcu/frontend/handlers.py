@@ -126,6 +126,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Slice": Lowering(lower_layout.lower_slice, 13),
         "SpaceToDepth": Lowering(lower_layout.lower_space_to_depth, 28),
         "Split": Lowering(lower_layout.lower_split, 18),
+        "Tile": Lowering(lower_layout.lower_tile, 13),
         "Upsample": Lowering(lower_resize.lower_resize, 10),
     }
 )

@@ -60,7 +60,7 @@ class Walk:
         self.output_shape: tuple[int, ...] = ()
         self._file = file
         self._batch = batch
-        self._default_batch = default_batch
+        self._default_batch = file.batch or default_batch
         self._output: Value | None = None
 
     def run(self) -> None:
