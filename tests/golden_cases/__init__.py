@@ -18,6 +18,7 @@ from golden_cases import (
     norms,
     optimizers,
     products,
+    recurrent_cells,
     windows,
 )
 from golden_cases.case import Case
@@ -32,6 +33,7 @@ GROUPS: Mapping[str, Mapping[str, Case]] = MappingProxyType(
         "norms": norms.CASES,
         "optimizers": optimizers.CASES,
         "products": products.CASES,
+        "recurrent": recurrent_cells.CASES,
         "windows": windows.CASES,
     }
 )
