@@ -1,6 +1,7 @@
 """Networks of the zoo trained on emulated Cortex-M cores: the same bits as on the host.
 
-The narrow ones page to the emulated SD card within 64 KiB; full width runs where there is room.
+The narrow ones page to the emulated SD card within 64 KiB, but for ResNet-8 at batch 4, whose
+input alone takes 48 of them; full width runs where there is room.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ class Case:
     optimizer: str = "sgd"
 
 
+KIB = 1024
 NARROW = {
-    "resnet8": Case("resnet8", 0.25, 1, "qemu-m7-sd", 56 * 1024),
-    "resnet8, batch 4": Case("resnet8", 0.125, 4, "qemu-m4-sd"),
-    "ds_cnn": Case("ds_cnn", 0.25, 2, "qemu-m7-sd", 40 * 1024),
-    "transformer": Case("transformer", 0.5, 1, "qemu-m7-sd", optimizer="adam"),
-    "lstm": Case("lstm", 0.5, 2, "qemu-m4-sd", optimizer="adam"),
+    "resnet8": Case("resnet8", 0.25, 1, "qemu-m7-sd", 60 * KIB),
+    "resnet8, batch 4": Case("resnet8", 0.25, 4, "qemu-mps2-an500", 160 * KIB),
+    "ds_cnn": Case("ds_cnn", 0.25, 2, "qemu-m7-sd", 52 * KIB),
+    "transformer": Case("transformer", 0.25, 1, "qemu-m7-sd", 60 * KIB, "adam"),
+    "lstm": Case("lstm", 0.5, 2, "qemu-m4-sd", 64 * KIB, "adam"),
 }
 FULL = {
     "resnet8": Case("resnet8", 1.0, 1, "qemu-mps2-an500"),
@@ -71,8 +73,7 @@ def check(case: Case, folder: Path) -> dict[str, object]:
 @pytest.mark.parametrize("name", NARROW)
 def test_a_narrow_network_trains_on_the_board_as_on_the_host(name: str, tmp_path: Path) -> None:
     facts = check(NARROW[name], tmp_path)
-    if NARROW[name].ram_bytes is not None:  # chosen so that not everything fits
-        assert int(facts["keep_all_peak_bytes"]) > int(facts["ram_bytes"])
+    assert int(facts["keep_all_peak_bytes"]) > 1.3 * int(facts["ram_bytes"])
 
 
 @pytest.mark.slow
