@@ -51,8 +51,10 @@ def forward(found: ImportedModel, x: Array) -> Array:
     return models.softmax(y) if found.has_softmax else y
 
 
-def one_step(found: ImportedModel, x: Array, labels: Array, loss: str) -> tuple[float, Arrays]:
-    """Loss and all parameters by ONNX name after one step of SGD at the rate 0.1."""
+def one_step(
+    found: ImportedModel, x: Array, labels: Array, loss: str, lr: float = LR
+) -> tuple[float, Arrays]:
+    """Loss and all parameters by ONNX name after one step of SGD."""
     graph = training_graph(found.graph, Recipe(loss=loss), activation=found.activation)
     verify_graph(graph, training=True)
     (source,), (label,) = graph.with_role(Role.INPUT), graph.with_role(Role.LABEL)
@@ -60,7 +62,7 @@ def one_step(found: ImportedModel, x: Array, labels: Array, loss: str) -> tuple[
         source.id: x.astype(source.type.dtype.numpy).reshape(source.shape),
         label.id: labels.astype(label.type.dtype.numpy).reshape(label.shape),
     }
-    values = run_plain(graph, graph.initial, feeds, LR)
+    values = run_plain(graph, graph.initial, feeds, lr)
     after = {v.origin: values[v.id] for v in graph.with_role(Role.PARAMETER)}
     return float(values[graph.outputs[0]].reshape(())), after
 
