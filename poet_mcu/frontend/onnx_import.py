@@ -72,6 +72,8 @@ def load_model(
     fuse_softmax: bool = True,
     fuse_sigmoid: bool = False,
     batchnorm: str = "auto",
+    dropout: str = "model",
+    seed: int = 0,
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
@@ -79,7 +81,8 @@ def load_model(
     name of each weight; without ``fuse_softmax`` a final Softmax is computed,
     with ``fuse_sigmoid`` a final Sigmoid is left to the loss. ``batchnorm`` is
     'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
-    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
+    is trained and the batch has a variance). ``dropout`` is 'model' (as each node says), 'on' or
+    'off', ``seed`` that of its masks. Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
     walk = Walk(
@@ -89,6 +92,8 @@ def load_model(
         fuse_softmax=fuse_softmax,
         fuse_sigmoid=fuse_sigmoid,
         batchnorm=batchnorm,
+        dropout=dropout,
+        seed=seed,
     )
     walk.run()
     raise_problems(path, walk.problems)
@@ -123,7 +128,7 @@ class WeightNames:
 
 def weight_names(path: Path) -> WeightNames:
     """The names of the weights; raises ModelError like ``load_model``."""
-    walk = Walk(read_model(path), None, lambda _: False, default_batch=1)
+    walk = Walk(read_model(path), None, lambda _: False, default_batch=1, dropout="off")
     walk.run()
     raise_problems(path, walk.problems)
     return WeightNames(tuple(walk.ctx.weights), frozenset(walk.ctx.numbers))
@@ -141,20 +146,10 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
     gone = _count(walked, "transpose") - _count(sunk, "transpose")
     if gone > 0:
         notes.append(f"{gone} Transposes cancelled or moved into constants")
-    tied = _tied(walk)
-    if tied:
-        some = ", ".join(f"'{name}'" for name in tied[:5])
-        notes.append(
-            f"{len(tied)} weights are read by several operators, each is trained as one: {some}; "
-            "exporters merge tensors of equal start values: let those differ that are meant apart"
-        )
-    still = sorted(name for name in walk.ctx.numbers if not walk.ctx.trainable(name))
-    if still:
-        some = ", ".join(f"'{name}'" for name in still[:5])
-        notes.append(f"{len(still)} numbers in formulas stay as they are: {some}")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
+    notes += _weight_notes(walk)
     report = ImportReport(
         input_name=walk.input_name,
         output_name=walk.output_name,
@@ -168,6 +163,23 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         notes=tuple(notes),
     )
     return ImportedModel(graph, report, walk.activation)
+
+
+def _weight_notes(walk: Walk) -> list[str]:
+    """What a user may not expect of the weights."""
+    notes = []
+    tied = _tied(walk)
+    if tied:
+        some = ", ".join(f"'{name}'" for name in tied[:5])
+        notes.append(
+            f"{len(tied)} weights are read by several operators, each is trained as one: {some}; "
+            "exporters merge tensors of equal start values: let those differ that are meant apart"
+        )
+    still = sorted(name for name in walk.ctx.numbers if not walk.ctx.trainable(name))
+    if still:
+        some = ", ".join(f"'{name}'" for name in still[:5])
+        notes.append(f"{len(still)} numbers in formulas stay as they are: {some}")
+    return notes
 
 
 def _tied(walk: Walk) -> list[str]:

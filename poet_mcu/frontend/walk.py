@@ -45,6 +45,8 @@ class Walk:
         fuse_softmax: bool = True,
         fuse_sigmoid: bool = False,
         batchnorm: str = "auto",
+        dropout: str = "model",
+        seed: int = 0,
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
@@ -52,6 +54,7 @@ class Walk:
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
         self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
+        self.ctx.dropout, self.ctx.seed = dropout, seed
         self.ctx.notes += head_notes
         self.activation = ""
         self.input_name = ""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from golden_cases import (
     activations,
     arithmetic,
+    forms,
     layout,
     losses,
     norms,
@@ -26,6 +27,7 @@ GROUPS: Mapping[str, Mapping[str, Case]] = MappingProxyType(
     {
         "activations": activations.CASES,
         "arithmetic": arithmetic.CASES,
+        "forms": forms.CASES,
         "layout": layout.CASES,
         "losses": losses.CASES,
         "norms": norms.CASES,
