@@ -143,6 +143,8 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
     if chains:
         names = ", ".join(sorted(set(chains)))
         notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
+    if walk.ctx.dropouts:
+        notes.append(f"{walk.ctx.dropouts} Dropout in training steps (--dropout off: none)")
     gone = _count(walked, "transpose") - _count(sunk, "transpose")
     if gone > 0:
         notes.append(f"{gone} Transposes cancelled or moved into constants")
