@@ -5,6 +5,7 @@
 
 #include "float_bits.h"
 #include "poet/kernels.h"
+#include "quad.h"
 
 /* As signed integers -0 and all negative numbers are no larger than -inf, a NaN of either sign is. */
 #define MINUS_INFINITE (-0x7FFFFFFF - 1 + 0x7F800000)
@@ -22,7 +23,38 @@ static inline float passed_if_positive(float y, float dy)
     return (poet_bits_of(y) - 1U < INFINITE_BITS) ? dy : 0.0F;
 }
 
-#if defined(__arm__) && (__ARM_ARCH_ISA_THUMB == 2)
+#if POET_QUAD_IS_VECTOR
+/* By instructions: gcc 12.2 carries each mask through a core register. */
+POET_INLINE uint32x4_t four_kept_if_positive(uint32x4_t x)
+{
+    uint32x4_t y;
+    mve_pred16_t positive;
+    __asm__("vcmp.s32 gt, %q2, %3\n\tvpsel %q0, %q2, %q4"
+            : "=w"(y), "=Up"(positive)
+            : "w"(x), "r"(MINUS_INFINITE), "w"(vdupq_n_u32(0U)));
+    return y;
+}
+
+POET_INLINE uint32x4_t four_passed_if_positive(uint32x4_t y, uint32x4_t dy)
+{
+    uint32x4_t dx;
+    mve_pred16_t stopped;
+    __asm__("vcmp.u32 cs, %q2, %3\n\tvpsel %q0, %q4, %q5"
+            : "=w"(dx), "=Up"(stopped)
+            : "w"(vsubq_n_u32(y, 1U)), "r"(INFINITE_BITS), "w"(vdupq_n_u32(0U)), "w"(dy));
+    return dx;
+}
+
+POET_INLINE uint32x4_t four_at(const float *x)
+{
+    return vreinterpretq_u32_f32(vld1q_f32(x));
+}
+
+POET_INLINE void put_four(uint32x4_t v, float *y)
+{
+    vst1q_f32(y, vreinterpretq_f32_u32(v));
+}
+#elif defined(__arm__) && (__ARM_ARCH_ISA_THUMB == 2)
 #define RELU_BY_INTEGERS 1
 #define KEEP(r) "cmp " r ", %2\n\tit le\n\tmovle " r ", #0\n\t"
 /* Eight numbers through the core's registers: half the instructions of a compiled loop, which
@@ -49,14 +81,19 @@ static inline void pass_four(const float **y, const float **dy, float **dx)
                      : "r"(INFINITE_BITS)
                      : "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "cc", "memory");
 }
-#else
-#define RELU_BY_INTEGERS 0
 #endif
 
 void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
 {
     int32_t left = shape->count;
-#if RELU_BY_INTEGERS
+#if POET_QUAD_IS_VECTOR
+    for (; left >= 4; left -= 4) {
+        put_four(four_kept_if_positive(four_at(x)), y);
+        x += 4;
+        y += 4;
+    }
+#else
+#ifdef RELU_BY_INTEGERS
     for (; left >= 8; left -= 8) {
         keep_eight(&x, &y);
     }
@@ -69,6 +106,7 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
         x += 4;
         y += 4;
     }
+#endif
     for (; left > 0; left--) {
         *y++ = kept_if_positive(*x++);
     }
@@ -77,7 +115,15 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
 void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const float *dy, float *dx)
 {
     int32_t left = shape->count;
-#if RELU_BY_INTEGERS
+#if POET_QUAD_IS_VECTOR
+    for (; left >= 4; left -= 4) {
+        put_four(four_passed_if_positive(four_at(y), four_at(dy)), dx);
+        y += 4;
+        dy += 4;
+        dx += 4;
+    }
+#else
+#ifdef RELU_BY_INTEGERS
     for (; left >= 4; left -= 4) {
         pass_four(&y, &dy, &dx);
     }
@@ -91,6 +137,7 @@ void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const flo
         dy += 4;
         dx += 4;
     }
+#endif
     for (; left > 0; left--) {
         *dx++ = passed_if_positive(*y++, *dy++);
     }
