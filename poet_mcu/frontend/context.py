@@ -93,6 +93,9 @@ class Context:
     opset: int
     trainable: Callable[[str], bool]
     batchnorm: str = "auto"
+    dropout: str = "model"
+    seed: int = 0
+    dropouts: int = 0
     env: dict[str, Entry] = field(default_factory=dict)
     consumers: dict[str, list[onnx.NodeProto]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)

@@ -161,6 +161,8 @@ def lower_pow(ctx: Context, node: onnx.NodeProto) -> None:
         return
     array = found.array.astype(np.float32) if found.array.dtype.kind in "iu" else found.array
     if array.size == 1 and array.ndim <= len(base.shape):
+        if found.sources and any(ctx.trainable(source) for source in found.sources):
+            ctx.notes.append(f"the exponent '{name}' of one element is a number: it is not trained")
         found = Tensor(array.reshape(()))
         number = float(array.ravel()[0])
         if number == 2.0:

@@ -73,6 +73,7 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
     )
     template = environment.from_string((ROOT / "templates" / "linker.ld.j2").read_text("utf-8"))
     return template.render(
+        vectors_origin="",  # they stand at the start of the flash
         flash_origin="0x00000000",
         flash_bytes=262144,
         ram_origin=target.ram_origin,

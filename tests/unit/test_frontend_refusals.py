@@ -113,20 +113,6 @@ def test_relu_of_a_constant(tmp_path):
     )
 
 
-def test_dropout_in_training_mode(tmp_path):
-    nodes = [node("Relu", "x", "r"), node("Dropout", "r ratio mode", "y", "drop")]
-    tensors = {"ratio": np.asarray(0.5, np.float32), "mode": np.asarray(True)}
-    assert refusal(m.model(nodes, [1, 3], tensors), tmp_path) == (
-        "node 1 'drop' (Dropout): expected training_mode=false, got true; "
-        "export in evaluation mode (model.eval())"
-    )
-    nodes[1] = node("Dropout", "r", "d mask", "drop")
-    nodes += [node("Cast", "mask", "f", to=1), node("Add", "d f", "y")]
-    assert refusal(m.model(nodes, [1, 3]), tmp_path).startswith(
-        "node 1 'drop' (Dropout): expected Dropout without its mask, got 'mask' in use"
-    )
-
-
 @pytest.mark.parametrize(("value", "count"), [(np.nan, 1), (np.inf, 2)])
 def test_weights_that_are_not_finite(value, count, tmp_path):
     w = weights(3, 2)
