@@ -76,7 +76,6 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
         vectors_origin="",  # they stand at the start of the flash
         flash_origin="0x00000000",
         flash_bytes=262144,
-        vectors_origin="",
         ram_origin=target.ram_origin,
         ram_bytes=ram_bytes,
         stack_bytes=stack_bytes,
