@@ -31,12 +31,16 @@ typedef struct {
     int32_t args; /* which call below */
     int32_t repeats;
     int32_t floats; /* how much of each buffer is filled and compared */
-    int32_t shape[16];
+    int32_t shape[17];
 } bench_case;
 
 void plain_conv2d_fwd_f32(const poet_conv2d_shape *s, const float *x, const float *w,
                           const float *b, float *y);
 void plain_conv2d_bwd_x_f32(const poet_conv2d_shape *s, const float *dy, const float *w, float *dx);
+void plain_conv2d_fwd_packed_f32(const poet_conv2d_packed_shape *s, const float *x, const float *w,
+                                 const float *b, float *work, float *y);
+void plain_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *s, const float *dy,
+                                   const float *w, float *work, float *dx);
 void plain_conv2d_bwd_w_f32(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw);
 void plain_channel_sum_f32(const poet_channel_sum_shape *s, const float *dy, float *db);
 void plain_dense_fwd_f32(const poet_dense_shape *s, const float *x, const float *w, const float *b,
@@ -55,7 +59,8 @@ void plain_mse_f32(const poet_vector_shape *s, const float *y, const float *t, f
                    float *dy);
 void plain_sgd_f32(const poet_vector_shape *s, const float *g, float lr, float *w);
 
-enum { ARGS_TWO, ARGS_THREE, ARGS_BIAS, ARGS_POOL, ARGS_POOL_BACK, ARGS_LOSS, ARGS_SGD };
+enum { ARGS_TWO, ARGS_THREE, ARGS_BIAS, ARGS_POOL, ARGS_POOL_BACK, ARGS_LOSS, ARGS_SGD,
+       ARGS_PACKED, ARGS_PACKED_BIAS };
 
 #include "bench_cases.h"
 
@@ -70,6 +75,8 @@ static uint8_t winners[FLOATS] __attribute__((aligned(4)));
 typedef void two_pointers(const void *, const void *, void *);
 typedef void three_pointers(const void *, const void *, const void *, void *);
 typedef void four_pointers(const void *, const void *, const void *, const void *, void *);
+typedef void five_pointers(const void *, const void *, const void *, const void *, const void *,
+                           void *);
 typedef void update_call(const void *, const void *, float, void *);
 
 static void run(const bench_case *c, any_kernel *kernel)
@@ -92,6 +99,12 @@ static void run(const bench_case *c, any_kernel *kernel)
         break;
     case ARGS_LOSS:
         ((four_pointers *)kernel)(c->shape, buffer_a, labels, bias, buffer_c);
+        break;
+    case ARGS_PACKED:
+        ((four_pointers *)kernel)(c->shape, buffer_a, buffer_b, winners, buffer_c);
+        break;
+    case ARGS_PACKED_BIAS:
+        ((five_pointers *)kernel)(c->shape, buffer_a, buffer_b, bias, winners, buffer_c);
         break;
     default:
         ((update_call *)kernel)(c->shape, buffer_a, 1e-3F, buffer_c);

@@ -18,6 +18,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from poet_mcu.ops import conv_packed
+from poet_mcu.ops.window import Window
+
 ROOT = Path(__file__).resolve().parents[1]
 BASELINE = ROOT / "tools" / "bench_kernels.json"
 TOLERANCE = 0.02
@@ -94,11 +97,32 @@ def conv(
     shape = (n, c, size, size, m, out, out, k, k, stride, stride, pad, pad, 1, 1, groups)
     macs = n * m * (c // groups) * overlap(out, size, k, stride, pad) ** 2
     elements = n * m * out * out
+    blocks = conv_packed.has_blocks(Window(*shape))
+    fwd, bwd_x = ("conv_fwd", "conv_bwd_x") if blocks else ("conv_general", "conv_general")
     return [
-        Case(f"{label}_fwd", "conv_fwd", "conv2d_fwd", "BIAS", shape, macs, elements),
-        Case(f"{label}_bwd_x", "conv_bwd_x", "conv2d_bwd_x", "THREE", shape, macs, n * c * size**2),
+        Case(f"{label}_fwd", fwd, "conv2d_fwd", "BIAS", shape, macs, elements),
+        Case(f"{label}_bwd_x", bwd_x, "conv2d_bwd_x", "THREE", shape, macs, n * c * size**2),
         Case(f"{label}_bwd_w", "conv_bwd_w", "conv2d_bwd_w", "THREE", shape, macs, c * m * k * k),
         Case(f"{label}_bias", "conv_bwd_w", "channel_sum", "TWO", (n, m, out * out), 0, elements),
+    ]
+
+
+def packed(case: Case) -> list[Case]:
+    """The packed forms of a convolution's case, with each workspace that they can have."""
+    window = Window(*case.shape)
+    back = case.function.endswith("bwd_x")
+    packing = (conv_packed.back if back else conv_packed.forward)(window)
+    return [
+        Case(
+            f"{case.name}_{variant}",
+            "conv_packed",
+            f"{case.function}_packed",
+            "PACKED" if back else "PACKED_BIAS",
+            (*case.shape, packing.work_floats(variant)),
+            case.macs,
+            case.elements,
+        )
+        for variant in conv_packed.useful(window, packing)
     ]
 
 
@@ -151,6 +175,8 @@ def all_cases() -> list[Case]:
     cases += conv("pw32x64x8", 1, 32, 8, 64, 1)
     cases += conv("dw32x16", 1, 32, 16, 32, 3, 1, 32)
     cases += conv("dw32x16s2", 1, 32, 16, 32, 3, 2, 32)
+    cases += conv("s2_32x64x8", 1, 32, 8, 64, 3, 2)
+    cases += conv("pws2_16x32x16", 1, 16, 16, 32, 1, 2)
     cases += dense("fc256x64_n1", 1, 256, 64)
     cases += dense("fc256x64_n16", 16, 256, 64)
     cases += dense("fct256x64_n1", 1, 256, 64, 0)
@@ -158,7 +184,8 @@ def all_cases() -> list[Case]:
     cases += dense("mmt64", 64, 64, 64, 0)
     cases += vectors("v1024", 1024)
     cases += vectors("v10", 10)
-    return cases
+    general = [case for case in cases if case.family == "conv_general"]
+    return cases + [one for case in general for one in packed(case)]
 
 
 def repeats_of(case: Case) -> int:

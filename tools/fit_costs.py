@@ -23,8 +23,10 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_kernels import BASELINE, Case, all_cases
 
-from poet_mcu.board.schema import KERNEL_FAMILIES
+from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+from poet_mcu.ops import conv_packed
 from poet_mcu.ops.operator import Cost
+from poet_mcu.ops.window import Window
 
 FOLDER = Path(__file__).resolve().parents[1] / "boards" / "cost"
 FEATURES = ("mac", "element", "transcendental", "call")
@@ -42,6 +44,11 @@ TABLES = {
 def features(case: Case) -> Cost:
     """What the operator's cost() counts for this case (poet_mcu/ops)."""
     shape = case.shape
+    if case.family == "conv_packed":
+        window = Window(*shape[:16])
+        back = case.function == "conv2d_bwd_x_packed"
+        packing = (conv_packed.back if back else conv_packed.forward)(window)
+        return packing.cost(case.name[case.name.index("packed") :], window.macs)
     if case.function.startswith("conv2d"):
         n, c, m, kh, kw = shape[0], shape[1], shape[4], shape[7], shape[8]
         macs = n * m * shape[5] * shape[6] * (c // shape[15]) * kh * kw
@@ -99,10 +106,12 @@ def family_table(
     values: dict[str, list[float]] = defaultdict(list)
     for case in cases:
         cost = features(case)
-        rows[cost.family].append((cost.macs, cost.elements, cost.transcendental, 1))
+        # A call's price would take up what differs between the few shapes of these.
+        call = 0 if cost.family in OPTIONAL_FAMILIES else 1
+        rows[cost.family].append((cost.macs, cost.elements, cost.transcendental, call))
         values[cost.family].append(counts[case.name])
     table = {}
-    for family in KERNEL_FAMILIES:
+    for family in (*KERNEL_FAMILIES, *OPTIONAL_FAMILIES):
         matrix, wanted = np.array(rows[family], float), np.array(values[family], float)
         prices = np.array([float(f"{price:.4g}") for price in fit(matrix, wanted)])
         errors = np.exp(np.abs(np.log(matrix @ prices / wanted)))

@@ -21,6 +21,9 @@ KERNEL_FAMILIES = (
     "loss",
     "update",
 )
+#: forms of kernels that a board need not price: convolutions without blocks of their own (else
+#: they cost what their direction does), and the same by way of workspace (else not chosen)
+OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
 
 Bytes = Annotated[int, Field(ge=0, le=2**32)]
 Watts = Annotated[float, Field(ge=0, le=50)]
@@ -179,6 +182,8 @@ class Board(Table):
             "elementwise",
             "loss",
             "update",
+            "conv_general",
+            "conv_packed",
         ],
         CostRow,
     ]
