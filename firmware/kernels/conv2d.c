@@ -164,12 +164,55 @@ void poet_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *shape, const f
     correlate(&cor, &first, &packed);
 }
 
+#if POET_QUAD_IS_VECTOR
+/* 1 x 1 on every position: a product for each sample, whose chains the next one goes on with. */
+POET_APART static void weights_by_products(const weight_part *part, const float *x,
+                                           const float *dy, float *dw)
+{
+    const poet_conv2d_shape *s = &part->shape;
+    const int32_t plane = s->h * s->w;
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    for (int32_t n = 0; n < s->n; n++) {
+        for (int32_t g = 0; g < s->groups; g++) {
+            float *out = dw + g * outs * channels;
+            const poet_product p = {.rows = outs,
+                                    .columns = channels,
+                                    .terms = plane,
+                                    .left_row = plane,
+                                    .left_term = 1,
+                                    .right_row = plane,
+                                    .right_term = 1,
+                                    .out_row = channels,
+                                    .out_column = 1,
+                                    .start_row = channels,
+                                    .start_column = 1,
+                                    .left = dy + n * part->dy_sample + g * outs * plane,
+                                    .right = x + n * part->x_sample + g * channels * plane,
+                                    .start = (n > 0) ? out : 0,
+                                    .out = out};
+            poet_multiply(&p);
+        }
+    }
+}
+#endif
+
 static void weight_gradient(const weight_part *part, const float *x, const float *dy, float *dw)
 {
     const poet_conv2d_shape *s = &part->shape;
 #if !POET_SOFT_FLOAT
     if (plane_weights_fit(s)) {
         weights_of_planes(part, x, dy, dw);
+        return;
+    }
+#endif
+#if POET_QUAD_IS_VECTOR
+    if (is_pointwise(s)) {
+        weights_by_products(part, x, dy, dw);
+        return;
+    }
+    if (rows_of_lanes_fit(part)) {
+        weights_by_rows(part, x, dy, dw);
         return;
     }
 #endif
@@ -207,6 +250,32 @@ void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const
 }
 
 /* db of four neighbouring channels. */
+#if POET_QUAD_IS_VECTOR
+static void sum_four_channels(const poet_channel_sum_shape *s, const float *dy, float *db)
+{
+    poet_quad sum = poet_quad_of(0.0F);
+    for (int32_t n = s->n; n > 0; n--) {
+        poet_spread at = poet_spread_at(dy - 1, s->plane, 4);
+        poet_quad v;
+        for (int32_t fours = s->plane / 4; fours > 0; fours--) {
+            POET_SPREAD_LOAD(v, at, 1);
+            sum = vaddq_f32(sum, v);
+            POET_SPREAD_LOAD(v, at, 2);
+            sum = vaddq_f32(sum, v);
+            POET_SPREAD_LOAD(v, at, 3);
+            sum = vaddq_f32(sum, v);
+            POET_SPREAD_NEXT(v, at, 4);
+            sum = vaddq_f32(sum, v);
+        }
+        for (int32_t left = s->plane % 4; left > 0; left--) {
+            POET_SPREAD_NEXT(v, at, 1);
+            sum = vaddq_f32(sum, v);
+        }
+        dy += s->m * s->plane;
+    }
+    poet_quad_store_adjacent(sum, db);
+}
+#else
 static void sum_four_channels(const poet_channel_sum_shape *s, const float *dy, float *db)
 {
     float sum[4] = {0.0F, 0.0F, 0.0F, 0.0F};
@@ -228,6 +297,7 @@ static void sum_four_channels(const poet_channel_sum_shape *s, const float *dy, 
     db[2] = sum[2];
     db[3] = sum[3];
 }
+#endif
 
 static float sum_channel(const poet_channel_sum_shape *s, const float *dy)
 {

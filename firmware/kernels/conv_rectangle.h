@@ -35,10 +35,12 @@ typedef struct {
     int32_t positions; /* in all samples */
 } rectangle;
 
-/* Operands of one group. bias is NULL where chains start at 0. */
+/* Operands of one group. bias is NULL where chains start at 0; outs, the output channels from out
+ * on, is kept by run_four alone. */
 typedef struct {
     const float *x, *w, *bias;
     float *out;
+    int32_t outs;
 } group_data;
 
 static void cursor_next(cursor *at, const rectangle *rect)

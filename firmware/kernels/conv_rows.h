@@ -9,6 +9,7 @@
 #if !POET_QUAD_IS_VECTOR
 #include "edge_pairs.h"
 #else
+#include "edge_channels.h"
 #include "edge_vectors.h"
 #endif
 
@@ -36,25 +37,31 @@ POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32
     }
 }
 
-#define EDGE_FUNCTION(name, outs, step, left, right)                                            \
+#if POET_QUAD_IS_VECTOR
+#define four_channels channels_block
+#else
+#define four_channels edge_block
+#endif
+
+#define EDGE_FUNCTION(name, block, outs, step, left, right)                                     \
     static void name(const rectangle *rect, const group_data *data, int32_t x, int32_t out)     \
     {                                                                                           \
         const poet_edge_kind kind = {(outs), (step), (left), (right)};                          \
-        edge_block(rect, data, x, out, kind);                                                   \
+        block(rect, data, x, out, kind);                                                        \
     }
 /* name[2 * left + right] */
-#define EDGE_SET(name, outs, step)                                                              \
-    EDGE_FUNCTION(name##_inner, (outs), (step), 0, 0)                                           \
-    EDGE_FUNCTION(name##_right, (outs), (step), 0, 1)                                           \
-    EDGE_FUNCTION(name##_left, (outs), (step), 1, 0)                                            \
-    EDGE_FUNCTION(name##_both, (outs), (step), 1, 1)                                            \
+#define EDGE_SET(name, block, outs, step)                                                       \
+    EDGE_FUNCTION(name##_inner, block, (outs), (step), 0, 0)                                    \
+    EDGE_FUNCTION(name##_right, block, (outs), (step), 0, 1)                                    \
+    EDGE_FUNCTION(name##_left, block, (outs), (step), 1, 0)                                     \
+    EDGE_FUNCTION(name##_both, block, (outs), (step), 1, 1)                                     \
     static edge_function *const name[4] = {name##_inner, name##_right, name##_left, name##_both};
 
 #if !POET_SOFT_FLOAT
-EDGE_SET(edge_up, 4, 1)
-EDGE_SET(edge_up_thin, 1, 1)
-EDGE_SET(edge_down, 4, -1)
-EDGE_SET(edge_down_thin, 1, -1)
+EDGE_SET(edge_up, four_channels, 4, 1)
+EDGE_SET(edge_up_thin, edge_block, 1, 1)
+EDGE_SET(edge_down, four_channels, 4, -1)
+EDGE_SET(edge_down_thin, edge_block, 1, -1)
 #endif
 
 /* A whole row of one channel from one: all its blocks in one call. */

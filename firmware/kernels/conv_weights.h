@@ -170,6 +170,12 @@ typedef struct {
     int32_t dy_plane, w_out;
 } weight_row;
 
+#if POET_QUAD_IS_VECTOR
+#include "weight_channels.h"
+#else
+#include "weight_pairs.h"
+#endif
+
 POET_INLINE poet_quad weight_edge(const poet_lanes *dy, const float *x, poet_quad acc,
                                   int32_t stride, int32_t from, int32_t to)
 {
@@ -198,62 +204,6 @@ POET_INLINE void weight_shared(const weight_row *row, const float *x, const poet
     }
 }
 #else
-/* One tap of two columns of one output channel: d are the columns' dy, the taps' inputs are v at
- * first and w at second. */
-POET_INLINE float weight_pair(poet_pair d, poet_pair v, int first, poet_pair w, int second,
-                              float sum)
-{
-    return poet_pair_fma(d, 1, w, second, poet_pair_fma(d, 0, v, first, sum));
-}
-
-/* Two columns of one output channel: x0..x3 (stride 1) or x0..x4 (stride 2) meet the taps. */
-POET_INLINE void weight_two(poet_pair d, poet_pair x01, poet_pair x23, float x4, int stride,
-                            float *t0, float *t1, float *t2)
-{
-    if (stride == 1) {
-        *t0 = weight_pair(d, x01, 0, x01, 1, *t0);
-        *t1 = weight_pair(d, x01, 1, x23, 0, *t1);
-        *t2 = weight_pair(d, x23, 0, x23, 1, *t2);
-    } else {
-        *t0 = weight_pair(d, x01, 0, x23, 0, *t0);
-        *t1 = weight_pair(d, x01, 1, x23, 1, *t1);
-        *t2 = poet_pair_fma_one(d, 1, x4, poet_pair_fma(d, 0, x23, 0, *t2));
-    }
-}
-
-POET_INLINE void weight_columns_by_two(int32_t pairs, const float *x, poet_rows d,
-                                       poet_block *acc, int outs, int stride)
-{
-    for (; pairs > 0; pairs--) {
-        const poet_pair x01 = poet_pair_load(x);
-        const poet_pair x23 = poet_pair_load(x + 2);
-        const float x4 = (stride == 1) ? 0.0F : x[4];
-        weight_two(poet_pair_next(&d.p0), x01, x23, x4, stride, &acc->r0.a, &acc->r1.a, &acc->r2.a);
-        if (outs == 4) {
-            weight_two(poet_pair_next(&d.p1), x01, x23, x4, stride, &acc->r0.b, &acc->r1.b,
-                       &acc->r2.b);
-            weight_two(poet_pair_next(&d.p2), x01, x23, x4, stride, &acc->r0.c, &acc->r1.c,
-                       &acc->r2.c);
-            weight_two(poet_pair_next(&d.p3), x01, x23, x4, stride, &acc->r0.d, &acc->r1.d,
-                       &acc->r2.d);
-        }
-        x += 2 * stride;
-    }
-}
-
-/* One column of the taps from low to high; x is at the column's tap 0. */
-POET_INLINE void weight_column(const float *x, const poet_lanes *dy, int32_t ow, poet_block *acc,
-                               int outs, int low, int high)
-{
-    poet_quad v = poet_quad_of(dy->p0[ow]);
-    if (outs == 4) {
-        v = poet_lanes_load(dy, ow, 0);
-    }
-    acc->r0 = (low == 0) ? poet_quad_fma(v, x[0], acc->r0) : acc->r0;
-    acc->r1 = poet_quad_fma(v, x[1], acc->r1);
-    acc->r2 = (high == 2) ? poet_quad_fma(v, x[2], acc->r2) : acc->r2;
-}
-
 /* Columns of all three taps. */
 POET_INLINE void weight_shared(const weight_row *row, const float *x, const poet_lanes *dy,
                                poet_block *acc, int outs)
@@ -402,12 +352,9 @@ typedef struct {
     int32_t x_sample, dy_sample;
 } weight_part;
 
-/* All of dw by rows of three taps. */
-static void weights_by_rows(const weight_part *part, const float *x, const float *dy, float *dw)
+static weight_row weight_row_of(const weight_part *part)
 {
     const poet_conv2d_shape *s = &part->shape;
-    const int32_t channels = s->c / s->groups;
-    const int32_t outs = s->m / s->groups;
     weight_row row = {.samples = s->n,
                       .x_sample = part->x_sample,
                       .x_row = s->stride_h * s->w,
@@ -415,8 +362,34 @@ static void weights_by_rows(const weight_part *part, const float *x, const float
                       .dy_row = s->ow,
                       .stride = s->stride_w,
                       .dy_plane = s->oh * s->ow,
-                      .w_out = channels * s->kh * s->kw};
+                      .w_out = (s->c / s->groups) * s->kh * s->kw};
     weight_row_columns(s, &row);
+    return row;
+}
+
+#if POET_QUAD_IS_VECTOR
+/* Rows of three taps that all columns have, but for one at either end. */
+POET_APART static int rows_of_lanes_fit(const weight_part *part)
+{
+    const poet_conv2d_shape *s = &part->shape;
+    return (s->kw == 3) && (s->dilation_w == 1) && (s->stride_w <= 2)
+           && (weight_row_of(part).one_lacking != 0);
+}
+#endif
+
+/* All of dw by rows of three taps. */
+POET_APART static void weights_by_rows(const weight_part *part, const float *x, const float *dy,
+                                       float *dw)
+{
+    const poet_conv2d_shape *s = &part->shape;
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    weight_row row = weight_row_of(part);
+#if POET_QUAD_IS_VECTOR
+    const int by_lanes = rows_of_lanes_fit(part);
+#else
+    const int by_lanes = 0;
+#endif
     for (int32_t kh = 0; kh < s->kh; kh++) {
         const int32_t below = kh * s->dilation_h - s->pad_top;
         int32_t oh = 0;
@@ -424,11 +397,18 @@ static void weights_by_rows(const weight_part *part, const float *x, const float
         const int32_t down = (row.rows > 0) ? (oh * s->stride_h + below) * s->w : 0;
         const float *at = x + down - s->pad_left;
         for (int32_t m = 0; m < s->m;) {
-            const int32_t wide = ((outs - m % outs) >= 4) ? 4 : 1;
+            const int32_t left = outs - m % outs;
+            const int32_t wide = (left >= 4) ? 4 : by_lanes ? left : 1;
             for (int32_t c = 0; c < channels; c++) {
                 const float *xc = at + ((m / outs) * channels + c) * s->h * s->w;
                 const float *dym = dy + m * row.dy_plane + oh * s->ow;
                 float *to = dw + m * row.w_out + (c * s->kh + kh) * 3;
+#if POET_QUAD_IS_VECTOR
+                if (by_lanes) {
+                    weight_three_of_lanes(&row, xc, dym, to, wide);
+                    continue;
+                }
+#endif
                 if (wide == 4) {
                     weight_three_of_four(&row, xc, dym, to);
                 } else {
@@ -441,7 +421,8 @@ static void weights_by_rows(const weight_part *part, const float *x, const float
 }
 
 /* All of dw tap by tap. */
-static void weights_by_taps(const weight_part *part, const float *x, const float *dy, float *dw)
+POET_APART static void weights_by_taps(const weight_part *part, const float *x, const float *dy,
+                                       float *dw)
 {
     const poet_conv2d_shape *s = &part->shape;
     const int32_t channels = s->c / s->groups;

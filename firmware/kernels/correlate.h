@@ -54,8 +54,10 @@ static void run_four(const rectangle *rect, const group_data *group, int32_t x, 
                      int edge, const direction *way)
 {
     group_data data = *group;
+    const int32_t least = POET_QUAD_IS_VECTOR ? 2 : 4; /* vectors need not be full */
     int32_t left = rect->cor->outs;
-    for (; left >= 4; left -= 4) {
+    for (; left >= least; left -= 4) {
+        data.outs = left;
         way->edge[edge](rect, &data, x, out);
         data.out += 4 * rect->cor->out_plane;
         data.w += 4 * rect->cor->w_out;

@@ -25,7 +25,8 @@ static void outer_product(int32_t rows, int32_t columns, const float *left, cons
             poet_eight_scale(&from, factor, &out);
         }
         for (; rest > 0; rest--) {
-            *out++ = factor * *from++;
+            *out++ = POET_PRODUCT(factor, *from);
+            from++;
         }
     }
 }

@@ -1,5 +1,5 @@
-/* Blocks of four neighbouring positions under three taps on a core with MVE: a vector of positions
- * a tap, the weights from core registers, two to a load. Part of conv2d.c.
+/* Four neighbouring positions of one output channel under three taps on a core with MVE: a vector
+ * of positions a tap, the weights from core registers, two to a load. Part of conv2d.c.
  */
 #ifndef POET_EDGE_VECTORS_H
 #define POET_EDGE_VECTORS_H
@@ -32,37 +32,27 @@ POET_INLINE poet_quad edge_taps(const edge_vectors *in, const float **w, poet_qu
 POET_INLINE void edge_run(poet_block *acc, const poet_sum *sum, const float *x, poet_rows w,
                           poet_edge_kind kind)
 {
-    const poet_block_kind four = {.rows = kind.rows};
     const poet_steps *xs = &sum->of[POET_X];
     const poet_steps *ws = &sum->of[POET_W];
     const int right_first = (kind.step < 0);
     const int leftmost = (kind.left != 0) ? 0 : -1;
     const int rightmost = (kind.right != 0) ? 3 : -1;
-    const int32_t gap = ws->row - 3; /* none where all rows of taps are used */
-    edge_vectors in = {.skip0 = right_first ? rightmost : leftmost, .skip2 = right_first ? leftmost : rightmost};
-    poet_block a = *acc;
+    edge_vectors in = {.skip0 = right_first ? rightmost : leftmost,
+                       .skip2 = right_first ? leftmost : rightmost};
+    poet_quad a = acc->r0;
     for (int32_t c = sum->channels; c > 0; c--) {
-        int32_t left = sum->rows;
-        do {
+        for (int32_t left = sum->rows; left > 0; left--) {
             in.v0 = poet_quad_load_except(x, in.skip0);
             in.v1 = vld1q_f32(x + kind.step);
             in.v2 = poet_quad_load_except(x + 2 * kind.step, in.skip2);
-            a.r0 = edge_taps(&in, &w.p0, a.r0);
-            if (kind.rows == 4) {
-                a.r1 = edge_taps(&in, &w.p1, a.r1);
-                a.r2 = edge_taps(&in, &w.p2, a.r2);
-                a.r3 = edge_taps(&in, &w.p3, a.r3);
-            }
+            a = edge_taps(&in, &w.p0, a);
             x += xs->row;
-            if (gap != 0) {
-                poet_rows_advance(&w, gap, &four);
-            }
-            left--;
-        } while (left > 0);
+            w.p0 += ws->row - 3;
+        }
         x += xs->channel_rest;
-        poet_rows_advance(&w, ws->channel_rest, &four);
+        w.p0 += ws->channel_rest;
     }
-    *acc = a;
+    acc->r0 = a;
 }
 
 #endif

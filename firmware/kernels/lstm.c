@@ -57,8 +57,10 @@ void poet_lstm_fwd_f32(const poet_recurrent_shape *shape, const float *pre, cons
             const poet_state_rows h = state_before(s, d, index, y, h0);
             const poet_state_rows c = state_before(s, d, index, cells, c0);
             start_gates(s, pre + at, of_direction(b, d, 2 * width), 0, s->gates, gates + at);
-            add_state(s, &h, r + d * width * s->hidden, width, gates + at, gates_row(s),
-                      gates + at, gates_row(s));
+            if (h.at != 0) {
+                add_state(s, &h, r + d * width * s->hidden, width, gates + at, gates_row(s),
+                          gates + at, gates_row(s));
+            }
             for (int32_t i = 0; i < s->batch; i++) {
                 const int32_t out = (row + i) * hidden_row(s) + d * s->hidden;
                 cells_of(s, gates + at + i * gates_row(s), peep,

@@ -161,7 +161,7 @@ POET_INLINE void poet_eight_scale(const float **from, float f, float **to)
             : "d0", "d1", "d2", "d3", "memory");
 #else
     for (int32_t i = 0; i < 8; i++) {
-        (*to)[i] = (*from)[i] * f;
+        (*to)[i] = POET_PRODUCT((*from)[i], f);
     }
     *from += 8;
     *to += 8;

@@ -111,6 +111,27 @@ static product_set any = {any_one, 0, 0};
 ANY_SET(any, 0, 0) /* any steps */
 #endif
 
+/* The columns from first on, as the rows of the transposed product. */
+static poet_product transposed_from(const poet_product *p, int32_t first)
+{
+    const poet_product t = {.rows = p->columns - first,
+                            .columns = p->rows,
+                            .terms = p->terms,
+                            .left_row = p->right_row,
+                            .left_term = p->right_term,
+                            .right_row = p->left_row,
+                            .right_term = p->left_term,
+                            .out_row = p->out_column,
+                            .out_column = p->out_row,
+                            .start_row = p->start_column,
+                            .start_column = p->start_row,
+                            .left = p->right + first * p->right_row,
+                            .right = p->left,
+                            .start = (p->start != 0) ? p->start + first * p->start_column : 0,
+                            .out = p->out + first * p->out_column};
+    return t;
+}
+
 #if POET_QUAD_IS_VECTOR
 #include "product_vectors.h"
 #elif !POET_SOFT_FLOAT
@@ -122,6 +143,10 @@ static product_function *const *blocks_for(const poet_product *p)
 {
 #if POET_SOFT_FLOAT
     (void)p;
+#elif POET_QUAD_IS_VECTOR
+    if ((p->left_term == 1) && (p->right_row == 1)) {
+        return terms_rows;
+    }
 #else
     if ((p->left_term == 1) && (p->right_term == 1)) {
         return terms_terms;
@@ -156,27 +181,6 @@ static int32_t multiply_fours(const poet_product *p)
     return j;
 }
 
-/* The columns from first on, as the rows of the transposed product. */
-static poet_product transposed_from(const poet_product *p, int32_t first)
-{
-    const poet_product t = {.rows = p->columns - first,
-                            .columns = p->rows,
-                            .terms = p->terms,
-                            .left_row = p->right_row,
-                            .left_term = p->right_term,
-                            .right_row = p->left_row,
-                            .right_term = p->left_term,
-                            .out_row = p->out_column,
-                            .out_column = p->out_row,
-                            .start_row = p->start_column,
-                            .start_column = p->start_row,
-                            .left = p->right + first * p->right_row,
-                            .right = p->left,
-                            .start = (p->start != 0) ? p->start + first * p->start_column : 0,
-                            .out = p->out + first * p->out_column};
-    return t;
-}
-
 static float single(const poet_product *p, int32_t i, int32_t j)
 {
     const float *left = p->left + i * p->left_row;
@@ -192,6 +196,11 @@ static float single(const poet_product *p, int32_t i, int32_t j)
 
 void poet_multiply(const poet_product *p)
 {
+#if POET_QUAD_IS_VECTOR
+    if (multiply_vectors(p) != 0) {
+        return;
+    }
+#endif
     const int32_t done = multiply_fours(p);
     if (done == p->columns) {
         return;

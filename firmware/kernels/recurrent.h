@@ -99,15 +99,15 @@ static inline void start_gates(const poet_recurrent_shape *s, const float *pre, 
     }
 }
 
-/* out[i, j] = start[i, j] + state[i, k] r[j, k]: columns outputs of each sample, k ascending.
- * start NULL: 0; with start_row 0 all samples start alike. */
+/* out[i, j] = start[i, j] + sum over k of state[i, k] r[j, k]: columns outputs of each sample, k
+ * ascending. The state is there. start NULL: 0; with start_row 0 all samples start alike. */
 static inline void add_state(const poet_recurrent_shape *s, const poet_state_rows *state,
                                 const float *r, int32_t columns, const float *start,
                                 int32_t start_row, float *out, int32_t out_row)
 {
     const poet_product p = {.rows = s->batch,
                             .columns = columns,
-                            .terms = (state->at != 0) ? s->hidden : 0,
+                            .terms = s->hidden,
                             .left_row = state->row,
                             .left_term = 1,
                             .right_row = s->hidden,
@@ -116,7 +116,7 @@ static inline void add_state(const poet_recurrent_shape *s, const poet_state_row
                             .out_column = 1,
                             .start_row = start_row,
                             .start_column = 1,
-                            .left = (state->at != 0) ? state->at : out,
+                            .left = state->at,
                             .right = r,
                             .start = start,
                             .out = out};
@@ -169,6 +169,62 @@ static inline void start_gradient(const poet_recurrent_shape *s, int32_t directi
     const int32_t count = s->batch * s->hidden;
     for (int32_t i = direction * count; i < (direction + 1) * count; i++) {
         out[i] = (given != 0) ? given[i] : 0.0F;
+    }
+}
+
+/* dr[j, k] += sum over rows of d[row, j] state[row, k]. */
+static inline void add_rows(const poet_recurrent_shape *s, int32_t columns, int32_t rows, const float *d,
+                     int32_t d_row, const float *state, int32_t state_row, float *dr)
+{
+    const poet_product p = {.rows = columns,
+                            .columns = s->hidden,
+                            .terms = rows,
+                            .left_row = 1,
+                            .left_term = d_row,
+                            .right_row = 1,
+                            .right_term = state_row,
+                            .out_row = s->hidden,
+                            .out_column = 1,
+                            .start_row = s->hidden,
+                            .start_column = 1,
+                            .left = d,
+                            .right = state,
+                            .start = dr,
+                            .out = dr};
+    poet_multiply(&p);
+}
+
+/* dr[j, k] += sum over steps and samples of d[j] state[k]: columns numbers of the direction's rows
+ * of d, and the state before each. The initial one comes first, then the y of each neighbour. */
+static inline void add_weights(const poet_recurrent_shape *s, int32_t direction, int32_t columns,
+                               const float *d, int32_t d_row, const float *y, const float *h0,
+                               float *dr)
+{
+    const int32_t step = s->batch * d_row;
+    const float *state = y + direction * s->hidden;
+    if (h0 != 0) {
+        add_rows(s, columns, s->batch, d + step_at(s, direction, 0) * step, d_row,
+                 h0 + direction * s->batch * s->hidden, s->hidden, dr);
+    }
+    if (s->steps > 1) {
+        const int32_t back = is_reversed(s, direction);
+        add_rows(s, columns, (s->steps - 1) * s->batch, (back != 0) ? d : d + step, d_row,
+                 (back != 0) ? state + s->batch * hidden_row(s) : state, hidden_row(s), dr);
+    }
+}
+
+/* sum[j] = sum of d over steps and samples. */
+static inline void sum_rows(const poet_recurrent_shape *s, int32_t columns, const float *d,
+                            int32_t d_row, float *sum)
+{
+    for (int32_t j = 0; j < columns; j++) {
+        sum[j] = 0.0F;
+    }
+    for (int32_t row = 0; row < s->steps * s->batch; row++) {
+        for (int32_t j = 0; j < columns; j++) {
+            sum[j] = sum[j] + d[j];
+        }
+        d += d_row;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "float_bits.h"
 #include "poet/kernels.h"
+#include "quad.h"
 
 /* As signed integers -0 and all negative numbers are no larger than -inf, a NaN of either sign is. */
 #define MINUS_INFINITE (-0x7FFFFFFF - 1 + 0x7F800000)
@@ -22,9 +23,49 @@ static inline float passed_if_positive(float y, float dy)
     return (poet_bits_of(y) - 1U < INFINITE_BITS) ? dy : 0.0F;
 }
 
+#if POET_QUAD_IS_VECTOR
+/* By instructions: gcc 12.2 carries each mask through a core register. */
+POET_INLINE uint32x4_t four_kept_if_positive(uint32x4_t x)
+{
+    uint32x4_t y;
+    mve_pred16_t positive;
+    __asm__("vcmp.s32 gt, %q2, %3\n\tvpsel %q0, %q2, %q4"
+            : "=w"(y), "=Up"(positive)
+            : "w"(x), "r"(MINUS_INFINITE), "w"(vdupq_n_u32(0U)));
+    return y;
+}
+
+POET_INLINE uint32x4_t four_passed_if_positive(uint32x4_t y, uint32x4_t dy)
+{
+    uint32x4_t dx;
+    mve_pred16_t stopped;
+    __asm__("vcmp.u32 cs, %q2, %3\n\tvpsel %q0, %q4, %q5"
+            : "=w"(dx), "=Up"(stopped)
+            : "w"(vsubq_n_u32(y, 1U)), "r"(INFINITE_BITS), "w"(vdupq_n_u32(0U)), "w"(dy));
+    return dx;
+}
+
+POET_INLINE uint32x4_t four_at(const float *x)
+{
+    return vreinterpretq_u32_f32(vld1q_f32(x));
+}
+
+POET_INLINE void put_four(uint32x4_t v, float *y)
+{
+    vst1q_f32(y, vreinterpretq_f32_u32(v));
+}
+#endif
+
 void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
 {
     int32_t left = shape->count;
+#if POET_QUAD_IS_VECTOR
+    for (; left >= 4; left -= 4) {
+        put_four(four_kept_if_positive(four_at(x)), y);
+        x += 4;
+        y += 4;
+    }
+#else
     for (; left >= 4; left -= 4) {
         y[0] = kept_if_positive(x[0]);
         y[1] = kept_if_positive(x[1]);
@@ -33,6 +74,7 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
         x += 4;
         y += 4;
     }
+#endif
     for (; left > 0; left--) {
         *y++ = kept_if_positive(*x++);
     }
@@ -41,6 +83,14 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
 void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const float *dy, float *dx)
 {
     int32_t left = shape->count;
+#if POET_QUAD_IS_VECTOR
+    for (; left >= 4; left -= 4) {
+        put_four(four_passed_if_positive(four_at(y), four_at(dy)), dx);
+        y += 4;
+        dy += 4;
+        dx += 4;
+    }
+#else
     for (; left >= 4; left -= 4) {
         dx[0] = passed_if_positive(y[0], dy[0]);
         dx[1] = passed_if_positive(y[1], dy[1]);
@@ -50,6 +100,7 @@ void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const flo
         dy += 4;
         dx += 4;
     }
+#endif
     for (; left > 0; left--) {
         *dx++ = passed_if_positive(*y++, *dy++);
     }

@@ -25,6 +25,9 @@ KERNEL_FAMILIES = (
 #: they cost what their direction does), and the same by way of workspace (else not chosen)
 OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
 
+#: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
+_MVE_CORES = ("cortex-m55", "cortex-m85")
+
 Bytes = Annotated[int, Field(ge=0, le=2**32)]
 Watts = Annotated[float, Field(ge=0, le=50)]
 Cycles = Annotated[float, Field(ge=0, le=1e6)]
@@ -50,13 +53,15 @@ class Core(Table):
 
     ``cpu`` is what follows -mcpu=, '' for the host's compiler; ``fpu`` follows -mfpu= and may be
     '' (none, or implied by the cpu). ``fma`` is the target's one choice of POET_FMA: fused where
-    the core has a fused multiply-add and it pays, else separate.
+    the core has a fused multiply-add and it pays, else separate. ``flush_subnormals``: subnormal
+    operands and results are zero, as MVE's vectors have it; scalar code and the host's twin follow.
     """
 
     cpu: str
     fpu: str = ""
     float_abi: Literal["soft", "hard", ""]
     fma: Literal["fused", "separate"]
+    flush_subnormals: bool = False
     clock_hz: Annotated[int, Field(ge=1_000_000, le=10_000_000_000)]
     source: Source
 
@@ -260,4 +265,16 @@ def _kind_contradictions(board: Board) -> list[str]:
         )
     if board.core.fma == "fused" and board.core.float_abi == "soft":
         found.append("core.fma: expected 'separate' without an FPU, got 'fused'")
-    return found
+    return found + _flushing_contradictions(board.core)
+
+
+def _flushing_contradictions(core: Core) -> list[str]:
+    """MVE flushes always; a core without it is not made to."""
+    name, *without = core.cpu.split("+")
+    vectors = name in _MVE_CORES and not {"nomve", "nomve.fp", "nofp"} & set(without)
+    key = "core.flush_subnormals"
+    if vectors and not core.flush_subnormals:
+        return [f"{key}: expected true with '{core.cpu}', whose vectors flush, got false"]
+    if core.flush_subnormals and core.cpu and not vectors:
+        return [f"{key}: expected false with '{core.cpu}', which has no vectors, got true"]
+    return []

@@ -93,6 +93,9 @@ class Context:
     opset: int
     trainable: Callable[[str], bool]
     batchnorm: str = "auto"
+    dropout: str = "model"
+    seed: int = 0
+    dropouts: int = 0
     env: dict[str, Entry] = field(default_factory=dict)
     consumers: dict[str, list[onnx.NodeProto]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)
@@ -288,11 +291,12 @@ class Context:
         value = self.emit(node, op, inputs, attrs)
         self.show(node, value, shape)
 
-    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> None:
+    def show(self, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> Value:
         """The node's output is ``value`` under ``shape``: no bytes move."""
         name = node.output[0]
         view = self.builder.view(value, shape, f"{name}_view")
         self.env[name] = Active(view)
+        return view
 
     def infer(self, op: str, inputs: Iterable[Value], attrs: Mapping[str, Attr]) -> tuple[int, ...]:
         """Shape of the first output ``op`` would have; raises ModelError when it does not fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,37 @@ def _binary(function: Callable[[Any, Any], Any]) -> Rule:
     return rule
 
 
+def _variadic(function: Callable[[Any, Any], Any]) -> Rule:
+    """Of integers alone: the same of floats may be trained and is computed on the board."""
+
+    def rule(call: _Call) -> Array:
+        parts: list[Any] = [call.need(i) for i in range(len(call.inputs))]
+        if any(part.dtype.kind not in "iu" for part in parts):
+            raise TypeError(f"an operand of type {parts[0].dtype}")
+        return np.asarray(functools.reduce(function, parts))
+
+    return rule
+
+
+def _tile(call: _Call) -> Array:
+    data, repeats = call.need(0), _as_ints(call.need(1))
+    _limit(data.size * math.prod(repeats))
+    return np.tile(data, repeats)
+
+
+def _cumulated(call: _Call) -> Array:
+    data: Any = call.need(0)
+    (axis,) = _as_ints(call.need(1))
+    turned = np.flip(data, axis) if call.attribute("reverse", 0) else data
+    total = np.cumsum(turned, axis, dtype=data.dtype)
+    total = total - turned if call.attribute("exclusive", 0) else total
+    return np.asarray(np.flip(total, axis) if call.attribute("reverse", 0) else total)
+
+
+def _size(call: _Call) -> Array:
+    return np.asarray(call.need(0).size, np.int64)
+
+
 def _unary(function: Callable[[Any], Any]) -> Rule:
     def rule(call: _Call) -> Array:
         a = call.need(0)
@@ -240,15 +272,19 @@ def _limit(elements: int) -> None:
 RULES: Mapping[str, Rule] = MappingProxyType(
     {
         "Abs": _unary(np.abs),
-        "And": _logic(np.logical_and, 2),
         "Add": _binary(np.add),
+        "And": _logic(np.logical_and, 2),
         "Cast": _cast,
+        "Ceil": _unary(np.ceil),
         "Concat": _concat,
         "ConstantOfShape": _constant_of_shape,
+        "Cos": _unary(np.cos),
+        "CumSum": _cumulated,
         "Div": _binary(_divide),
         "Equal": _compare(np.equal),
         "Exp": _unary(np.exp),
         "Expand": _expand,
+        "Floor": _unary(np.floor),
         "Gather": _gather,
         "Greater": _compare(np.greater),
         "GreaterOrEqual": _compare(np.greater_equal),
@@ -256,6 +292,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Less": _compare(np.less),
         "LessOrEqual": _compare(np.less_equal),
         "Log": _unary(np.log),
+        "Max": _variadic(np.maximum),
+        "Min": _variadic(np.minimum),
         "Mod": _mod,
         "Mul": _binary(np.multiply),
         "Neg": _unary(np.negative),
@@ -265,10 +303,14 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "Range": _range,
         "Reciprocal": _unary(np.reciprocal),
         "ReduceProd": _reduce_prod,
+        "Sign": _unary(np.sign),
+        "Sin": _unary(np.sin),
+        "Size": _size,
         "Slice": _slice,
         "Sqrt": _unary(np.sqrt),
         "Squeeze": _squeeze,
         "Sub": _binary(np.subtract),
+        "Tile": _tile,
         "Transpose": _transpose,
         "Trilu": _trilu,
         "Unsqueeze": _unsqueeze,

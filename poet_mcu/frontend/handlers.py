@@ -12,10 +12,12 @@ from poet_mcu.errors import ModelError
 from poet_mcu.frontend import (
     lower_conv_transpose,
     lower_dense,
+    lower_dropout,
     lower_elementwise,
     lower_layout,
     lower_matmul,
     lower_norm,
+    lower_pad,
     lower_recurrent,
     lower_reduce,
     lower_resize,
@@ -43,7 +45,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Cast": Lowering(lower_shape.lower_cast, 28),
         "Constant": Lowering(lower_shape.lower_constant, 25),
         "Conv": Lowering(lower_window.lower_conv, 22),
-        "Dropout": Lowering(lower_shape.lower_dropout, 22),
+        "Dropout": Lowering(lower_dropout.lower_dropout, 22),
         "Flatten": Lowering(lower_shape.lower_flatten, 25),
         "Gemm": Lowering(lower_matmul.lower_gemm, 13),
         "Identity": Lowering(lower_shape.lower_identity, 25),
@@ -115,19 +117,24 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "GlobalMaxPool": Lowering(lower_window.lower_global_max_pool, 22),
         "GroupNormalization": Lowering(lower_norm.lower_group_norm, 21),
         "InstanceNormalization": Lowering(lower_norm.lower_instance_norm, 22),
+        "GRU": Lowering(lower_recurrent.lower_gru, 22),
         "LSTM": Lowering(lower_recurrent.lower_lstm, 22),
+        "RNN": Lowering(lower_recurrent.lower_rnn, 22),
         "LayerNormalization": Lowering(lower_norm.lower_layer_norm, 17),
-        "Pad": Lowering(lower_layout.lower_pad, 25),
+        "Pad": Lowering(lower_pad.lower_pad, 25),
         "Resize": Lowering(lower_resize.lower_resize, 19),
         "Slice": Lowering(lower_layout.lower_slice, 13),
         "SpaceToDepth": Lowering(lower_layout.lower_space_to_depth, 28),
         "Split": Lowering(lower_layout.lower_split, 18),
+        "Tile": Lowering(lower_layout.lower_tile, 13),
         "Upsample": Lowering(lower_resize.lower_resize, 10),
     }
 )
 
 # Tensors keep their identity through these, so they are not folded as arithmetic.
 _KEEPS_TENSOR = frozenset({"Identity", "Squeeze", "Transpose", "Unsqueeze"})
+# Folded as shape arithmetic; floats may be trained and are computed on the board.
+_INTEGERS_ONLY = frozenset({"Max", "Min"})
 # What may turn tensors known at build time into another one.
 STATIC_OPS = frozenset(RULES) | {"Constant", "Flatten", "Reshape"}
 
@@ -181,6 +188,8 @@ def _foldable(ctx: Context, node: onnx.NodeProto) -> bool:
         return False
     entries = [ctx.entry(name) for name in node.input if name]
     tensors = [entry for entry in entries if isinstance(entry, Tensor)]
+    if node.op_type in _INTEGERS_ONLY and any(t.array.dtype.kind == "f" for t in tensors):
+        return False
     trained_table = node.op_type == "Gather" and len(tensors) == 2 and ctx.trained(tensors[0])
     return len(tensors) == len(entries) and not trained_table
 

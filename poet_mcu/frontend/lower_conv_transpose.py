@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Context, attribute
+from poet_mcu.frontend.lower_elementwise import part
 from poet_mcu.frontend.lower_window import (
     explicit_pads,
     flat_kernel,
@@ -15,7 +18,7 @@ from poet_mcu.frontend.lower_window import (
     unplane,
     window,
 )
-from poet_mcu.ir.graph import Attr
+from poet_mcu.ir.graph import Attr, Value
 from poet_mcu.ops.operator import ints
 
 
@@ -31,13 +34,36 @@ def lower_conv_transpose(ctx: Context, node: onnx.NodeProto) -> None:
     attrs = _geometry(node, x.shape, kernel, axes)
     w = flat_kernel(ctx, node, w_tensor)
     size = ints(attrs, "y_shape")
-    attrs |= {"y_shape": (x.shape[0], w.shape[1] * group, *size), "group": group}
-    shape = unplane(ctx.infer("conv_transpose2d", (x, w), attrs), axes)
+    beyond = [size[i] - min(size[i], reach) for i, reach in enumerate(_reach(x, kernel, attrs))]
+    inner = (x.shape[0], w.shape[1] * group, size[0] - beyond[0], size[1] - beyond[1])
+    attrs |= {"y_shape": inner, "group": group}
     value = ctx.emit(node, "conv_transpose2d", (x, w), attrs)
+    if any(beyond):
+        value = _placed(ctx, node, value, (*inner[:2], *size))
     if len(node.input) > 2 and node.input[2]:
         bias = ctx.weight(node.input[2], ctx.tensor(node.input[2], "the bias"))
         value = ctx.emit(node, "channel_add", (value, bias), {})
-    ctx.show(node, value, shape)
+    ctx.show(node, value, unplane(value.shape, axes))
+
+
+def _reach(x: Value, kernel: tuple[int, int], attrs: Mapping[str, Attr]) -> tuple[int, int]:
+    """Positions after the leading padding that a stride leads back from, rows and columns.
+
+    Those that output_shape asks for behind them see no input.
+    """
+    strides, dilations, pads = (ints(attrs, key) for key in ("strides", "dilations", "pads"))
+    rows, columns = (
+        strides[i] * x.shape[2 + i] + (kernel[i] - 1) * dilations[i] - pads[i] - pads[2 + i]
+        for i in range(2)
+    )
+    return rows, columns
+
+
+def _placed(ctx: Context, node: onnx.NodeProto, value: Value, shape: tuple[int, ...]) -> Value:
+    attrs: dict[str, Attr] = {
+        "shape": shape, "starts": (0, 0, 0, 0), "steps": (1, 1, 1, 1), "value": 0.0
+    }  # fmt: skip
+    return part(ctx, node, "place", (value,), "placed", attrs)
 
 
 def _geometry(
@@ -70,12 +96,11 @@ def _geometry(
 
 
 def _split(total: int, mode: str) -> tuple[int, int]:
-    """Padding before and after that cuts ``total`` positions off (ONNX, ConvTranspose-11)."""
-    if total < 0:
-        raise ModelError(
-            f"expected an output no larger than what the kernels reach, got {-total} positions "
-            "more; set output_padding instead of output_shape"
-        )
+    """Padding before and after that cuts ``total`` positions off (ONNX, ConvTranspose-11).
+
+    A larger output than the kernels fill ends in positions that see no input.
+    """
+    total = max(0, total)
     small, large = total // 2, total - total // 2
     return (small, large) if mode == "SAME_UPPER" else (large, small)
 

@@ -9,32 +9,85 @@ import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Active, Context, Pending, Tensor, attribute, reshaped
-from poet_mcu.frontend.lower_elementwise import stored
+from poet_mcu.frontend.lower_elementwise import masked, part
 from poet_mcu.frontend.lower_layout import transposed
 from poet_mcu.ir.graph import Value
 
 
 def lower_gemm(ctx: Context, node: onnx.NodeProto) -> None:
-    """Y = alpha * A * B + beta * C to dense; factors only where the tensor is not trained."""
+    """Y = alpha * A * B + beta * C to dense, with a stored B.
+
+    A factor goes into a tensor that is not trained; for a trained one it is applied on the board,
+    alpha to the product.
+    """
     x = _gemm_input(ctx, node)
-    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
-    w, rows = _dense_weight(ctx, node, alpha, bool(attribute(node, "transB", 0)))
+    alpha = attribute(node, "alpha", 1.0)
+    stored_b = ctx.tensor(node.input[1], "the weight")
+    late = alpha if alpha != 1.0 and ctx.trained(stored_b) else 1.0
+    w, rows = _dense_weight(ctx, node, alpha / late, bool(attribute(node, "transB", 0)))
     attrs = {"w_rows_are_outputs": int(rows)}
-    outputs = w.shape[0] if rows else w.shape[1]
+    shape = (x.shape[0], w.shape[0] if rows else w.shape[1])
     c_name = node.input[2] if len(node.input) > 2 else ""
-    if not c_name:
-        _emit_or_wait(ctx, node, x, w, attrs, (x.shape[0], outputs))
+    if not c_name and late == 1.0:
+        _emit_or_wait(ctx, node, x, w, attrs, shape)
         return
-    c = ctx.entry(c_name)
+    c = ctx.entry(c_name) if c_name else None
+    if isinstance(c, Tensor) and late == 1.0 and _is_row(c.array.shape, shape):
+        ctx.emit(node, "dense", (x, w, gemm_c(ctx, node, shape, row=True)), attrs)
+        return
+    y = ctx.emit(node, "dense", (x, w), attrs)
+    if late != 1.0:
+        y = ctx.emit(node, "scale", (y,), {"alpha": late})
+    if c_name:
+        ctx.emit(node, "add", (y, gemm_c(ctx, node, shape)), {})
+
+
+def gemm_c(
+    ctx: Context, node: onnx.NodeProto, shape: tuple[int, int], *, row: bool = False
+) -> Value:
+    """beta * C, which broadcasts to ``shape``; with ``row`` as one row [shape[1]]."""
+    name, beta = node.input[2], attribute(node, "beta", 1.0)
+    c = ctx.entry(name)
     if isinstance(c, Tensor):
-        scaled = c if beta == 1.0 else c.changed(_scale(c, beta), f"scaled by beta {beta:g}")
-        bias = _bias(ctx, c_name, scaled, outputs, (x.shape[0], outputs))
-        ctx.emit(node, "dense", (x, w, bias), attrs)
-        return
+        _check_c(name, c.array.shape, shape)
+        if not c.array.ndim:
+            c = Tensor(c.array.reshape(1))  # a constant, as everywhere without axes
+        if not ctx.trained(c):
+            c, beta = _ready_c(c, beta, shape[1] if row else 0), 1.0
+        value = ctx.weight(name, c, (c.array.size,) if row else None)
+    else:
+        value = ctx.activation(name)
+        _check_c(name, value.shape, shape)
     if beta != 1.0:
-        raise ModelError(f"expected beta=1 with a computed C, got {beta:g}; export as MatMul + Add")
-    product = ctx.emit(node, "dense", (x, w), attrs)
-    ctx.emit(node, "add", (product, ctx.activation(c_name)), {})
+        value = part(ctx, node, "scale", (value,), "beta", {"alpha": beta})
+    if row and value.shape != (shape[1],):
+        value = part(ctx, node, "expand", (value,), "row", {"shape": (shape[1],)})
+    return value
+
+
+def _ready_c(c: Tensor, beta: float, repeat: int) -> Tensor:
+    """A C that is not trained, times beta; one number as often as ``repeat`` says."""
+    if beta != 1.0:
+        c = c.changed(_scale(c, beta), f"scaled by beta {beta:g}")
+    if repeat and c.array.size == 1 and repeat > 1:
+        c = c.changed(np.full(repeat, c.array.ravel()[0]), f"repeated to {repeat} outputs")
+    return c
+
+
+def _is_row(c: tuple[int, ...], shape: tuple[int, int]) -> bool:
+    """Whether C is the same for all rows."""
+    return c in ((), (1,), (1, 1)) or c in (shape[1:], (1, shape[1]))
+
+
+def _check_c(name: str, c: tuple[int, ...], shape: tuple[int, int]) -> None:
+    fits = len(c) <= 2 and all(
+        have in (1, want) for have, want in zip(c[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ModelError(
+            f"expected a C that repeats to {list(shape)}, got '{name}' of shape {list(c)}; "
+            "export again"
+        )
 
 
 def _gemm_input(ctx: Context, node: onnx.NodeProto) -> Value:
@@ -105,24 +158,6 @@ def _scale(tensor: Tensor, factor: float) -> np.ndarray[tuple[int, ...], np.dtyp
     return np.asarray(tensor.array * np.asarray(factor, tensor.array.dtype))
 
 
-def _bias(
-    ctx: Context, name: str, tensor: Tensor, channels: int, out_shape: tuple[int, ...]
-) -> Value:
-    """The bias [channels] that broadcasting ``tensor`` to ``out_shape`` means."""
-    shape = tensor.array.shape
-    if tensor.array.size == channels and (not shape or shape[-1] == channels):
-        return ctx.weight(name, tensor, (channels,))
-    if tensor.array.size == 1:
-        full = np.full(channels, tensor.array.ravel()[0])
-        how = f"repeated from {list(shape)} to {channels} outputs"
-        return ctx.weight(name, tensor.changed(full, how))
-    raise ModelError(
-        f"expected a bias of shape [{channels}], [1, {channels}] or one element for an output of "
-        f"shape {list(out_shape)}, got '{name}' of shape {list(shape)}; a bias per row of the "
-        "batch is not supported"
-    )
-
-
 def lower_add(ctx: Context, node: onnx.NodeProto) -> None:
     """Add to the bias of the product before it, or to a sum that broadcasts."""
     first, second = (ctx.entry(name) for name in node.input)
@@ -140,7 +175,7 @@ def lower_add(ctx: Context, node: onnx.NodeProto) -> None:
         order = (a, b) if names[0] == node.input[0] else (b, a)
         ctx.emit(node, "add", order, {})
         return
-    ctx.emit(node, "add", (a, stored(ctx, names[1], second)), {})
+    ctx.emit(node, "add", (a, masked(ctx, names[1])), {})
 
 
 def _pads_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -153,14 +188,12 @@ def _pending_bias(ctx: Context, pending: Pending, tensor: Tensor, name: str) -> 
     shape = tensor.array.shape
     if len(shape) > len(pending.out_shape):
         return None
-    if pending.op == "dense":
-        if shape and (shape[-1] not in (1, pending.channels) or any(d != 1 for d in shape[:-1])):
-            return None
-        return _bias(ctx, name, tensor, pending.channels, pending.out_shape)
-    if tensor.array.size == 1:
-        return _bias(ctx, name, tensor, pending.channels, pending.out_shape)
-    if _pads_to(shape, (1, pending.channels, *(1,) * (len(pending.out_shape) - 2))):
-        return _bias(
-            ctx, name, reshaped(tensor, (pending.channels,)), pending.channels, pending.out_shape
-        )
-    return None
+    known: tuple[int, ...] = (1, pending.channels)
+    if pending.op != "dense":
+        known = (1, pending.channels, *(1,) * (len(pending.out_shape) - 2))
+    if shape and _pads_to(shape, (1,) * (len(pending.out_shape) - len(known)) + known):
+        return ctx.weight(name, reshaped(tensor, (pending.channels,)))
+    if tensor.array.size != 1 or ctx.trained(tensor):
+        return None  # an Add by itself, which sums the gradient of a trained number
+    full = np.full(pending.channels, tensor.array.ravel()[0])
+    return ctx.weight(name, tensor.changed(full, f"repeated to {pending.channels} outputs"))

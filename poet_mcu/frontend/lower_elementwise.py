@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Active, Context, Tensor, attribute, check_size
-from poet_mcu.ir.graph import Value
+from poet_mcu.ir.graph import Attr, Value
 
 _LIMIT = float(np.finfo(np.float32).max)
 Handler = Callable[[Context, onnx.NodeProto], None]
@@ -105,6 +107,23 @@ def stored(ctx: Context, name: str, tensor: Tensor) -> Value:
     return ctx.weight(name, tensor if tensor.array.ndim else Tensor(tensor.array))
 
 
+def masked(ctx: Context, name: str) -> Value:
+    """An operand of Add or Where, where -inf means 'not this one' to the Softmax behind.
+
+    The lowest float means the same, and a row of nothing else then has shares instead of NaN. A
+    tensor with such elements is a mask and never trained.
+    """
+    found = ctx.entry(name)
+    if not isinstance(found, Tensor):
+        return ctx.activation(name)
+    array: npt.NDArray[Any] = found.array
+    if array.dtype == np.float32 and np.isneginf(array).any():
+        low = np.where(np.isneginf(array), np.float32(-_LIMIT), array)
+        ctx.notes.append(f"-inf in the mask '{name}' became the lowest float: the same to Softmax")
+        found = Tensor(np.asarray(low, np.float32))
+    return stored(ctx, name, found)
+
+
 def lower_binary(ctx: Context, node: onnx.NodeProto) -> None:
     """Sub, Mul, Div: two operands that broadcast."""
     pair = (operand(ctx, node.input[0]), operand(ctx, node.input[1]))
@@ -113,7 +132,14 @@ def lower_binary(ctx: Context, node: onnx.NodeProto) -> None:
 
 def lower_prelu(ctx: Context, node: onnx.NodeProto) -> None:
     """PRelu: the slope repeats to the shape of the input."""
-    pair = (ctx.activation(node.input[0]), operand(ctx, node.input[1]))
+    x, slope = ctx.activation(node.input[0]), operand(ctx, node.input[1])
+    channels = slope.type.elements
+    if len(x.shape) > 1 and slope.shape == (x.shape[1],) and channels not in (1, x.shape[-1]):
+        # Before opset 7 a slope [C] was one a channel; converters of old models leave it so.
+        per_channel = (channels, *(1,) * (len(x.shape) - 2))
+        slope = ctx.builder.view(slope, per_channel, f"{node.output[0]}_slope")
+        ctx.notes.append(f"PRelu '{node.name or node.output[0]}' takes its slope per channel")
+    pair = (x, slope)
     if ctx.infer("prelu", pair, {}) != pair[0].shape:
         raise ModelError(
             f"expected a slope that repeats to {list(pair[0].shape)}, got {list(pair[1].shape)}; "
@@ -135,6 +161,8 @@ def lower_pow(ctx: Context, node: onnx.NodeProto) -> None:
         return
     array = found.array.astype(np.float32) if found.array.dtype.kind in "iu" else found.array
     if array.size == 1 and array.ndim <= len(base.shape):
+        if found.sources and any(ctx.trainable(source) for source in found.sources):
+            ctx.notes.append(f"the exponent '{name}' of one element is a number: it is not trained")
         found = Tensor(array.reshape(()))
         number = float(array.ravel()[0])
         if number == 2.0:
@@ -184,7 +212,7 @@ def part(
     op: str,
     inputs: tuple[Value, ...],
     label: str,
-    attrs: Mapping[str, float | int | tuple[int, ...]] | None = None,
+    attrs: Mapping[str, Attr] | None = None,
 ) -> Value:
     """A node of ours for ``node``, named after its output and ``label``."""
     name = node.output[0]
@@ -216,7 +244,7 @@ def lower_compare(ctx: Context, node: onnx.NodeProto) -> None:
 def lower_where(ctx: Context, node: onnx.NodeProto) -> None:
     """Where with a stored mask or one that a comparison made."""
     mask = ctx.mask(node.input[0])
-    sides = (operand(ctx, node.input[1]), operand(ctx, node.input[2]))
+    sides = (masked(ctx, node.input[1]), masked(ctx, node.input[2]))
     ctx.emit(node, "where", (mask, *sides), {})
 
 

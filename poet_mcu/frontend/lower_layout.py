@@ -1,13 +1,14 @@
-"""Operators that move elements: Concat, Split, Slice, Pad, Expand, DepthToSpace and Transpose."""
+"""Operators that move elements: Concat, Split, Slice, Expand, DepthToSpace and Transpose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Active, Context, attribute
+from poet_mcu.frontend.context import Active, Context, Tensor, attribute
 from poet_mcu.ir.graph import Attr, Value
 from poet_mcu.ops.concat import MOST
 
@@ -21,7 +22,9 @@ def axis_in(axis: int, rank: int) -> int:
 
 def lower_concat(ctx: Context, node: onnx.NodeProto) -> None:
     """Concat of activations and weights; more than four inputs in groups of four."""
-    parts = [ctx.operand(name) for name in node.input]
+    parts = [ctx.operand(name) for name in node.input if not is_empty(ctx, name)]
+    if not parts:
+        raise ModelError("expected an input with elements, got none; remove the node")
     attrs = {"axis": axis_in(attribute(node, "axis", 1), len(parts[0].shape))}
     if len(parts) == 1:
         ctx.env[node.output[0]] = Active(parts[0])
@@ -38,6 +41,17 @@ def lower_concat(ctx: Context, node: onnx.NodeProto) -> None:
     ctx.emit(node, "concat", parts, attrs)
 
 
+def is_empty(ctx: Context, name: str) -> bool:
+    """Whether ``name`` has no elements: what exporters write as the rest of a whole."""
+    found = ctx.entry(name)
+    return isinstance(found, Tensor) and not found.array.size
+
+
+def _empty(shape: tuple[int, ...], sizes: Mapping[int, int]) -> Tensor:
+    """A tensor of no elements: ``shape`` but for the axes of ``sizes``."""
+    return Tensor(np.zeros([sizes.get(i, size) for i, size in enumerate(shape)], np.float32))
+
+
 def lower_split(ctx: Context, node: onnx.NodeProto) -> None:
     """Split into a slice for each output; sizes are an attribute before opset 13, then an input."""
     x = ctx.activation(node.input[0])
@@ -50,21 +64,23 @@ def lower_split(ctx: Context, node: onnx.NodeProto) -> None:
         count = attribute(node, "num_outputs", len(node.output))
         chunk = -(-total // count)  # the last may be smaller since opset 18
         sizes = [min(chunk, total - i * chunk) for i in range(count)]
-    if sum(sizes) != total or min(sizes) < 1 or len(sizes) < len(node.output):
+    if sum(sizes) != total or min(sizes) < 0 or len(sizes) < len(node.output):
         raise ModelError(
             f"expected {len(node.output)} sizes that add up to {total}, got {list(sizes)}; "
             "export again"
         )
     start = 0
     for name, size in zip(node.output, sizes, strict=False):
-        if name and (ctx.consumers.get(name) or name in ctx.outputs):
+        if not size:
+            ctx.env[name] = _empty(x.shape, {axis: 0})
+        elif name and (ctx.consumers.get(name) or name in ctx.outputs):
             ranges = [(0, dim, 1) for dim in x.shape]
             ranges[axis] = (start, size, 1)
-            ctx.env[name] = Active(_part(ctx, node, x, ranges, name))
+            ctx.env[name] = Active(cut(ctx, node, x, ranges, name))
         start += size
 
 
-def _part(
+def cut(
     ctx: Context,
     node: onnx.NodeProto,
     x: Value,
@@ -94,13 +110,11 @@ def lower_slice(ctx: Context, node: onnx.NodeProto) -> None:
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         place = axis_in(axis, len(x.shape))
         found = range(*slice(start, end, step).indices(x.shape[place]))
-        if not found:
-            raise ModelError(
-                f"expected a slice of one element or more, got {start}:{end}:{step} of "
-                f"{x.shape[place]} along axis {place}; remove it before export"
-            )
-        ranges[place] = (found[0], len(found), step if len(found) > 1 else 1)
-    ctx.env[node.output[0]] = Active(_part(ctx, node, x, ranges, node.output[0]))
+        ranges[place] = (found[0] if found else 0, len(found), step if len(found) > 1 else 1)
+    if any(size == 0 for _, size, _ in ranges):
+        ctx.env[node.output[0]] = Tensor(np.zeros([size for _, size, _ in ranges], np.float32))
+        return
+    ctx.env[node.output[0]] = Active(cut(ctx, node, x, ranges, node.output[0]))
 
 
 def _slice_ints(ctx: Context, node: onnx.NodeProto) -> tuple[tuple[int, ...], ...]:
@@ -111,68 +125,6 @@ def _slice_ints(ctx: Context, node: onnx.NodeProto) -> tuple[tuple[int, ...], ..
         parts = zip(node.input[1:], ("starts", "ends", "axes", "steps"), strict=False)
         found = [ctx.ints(name, what) if name else () for name, what in parts]
     return (*found, *((),) * (4 - len(found)))
-
-
-def lower_pad(ctx: Context, node: onnx.NodeProto) -> None:
-    """Pad with a constant; pads are an attribute before opset 11, then an input."""
-    mode = attribute(node, "mode", "constant")
-    if mode != "constant":
-        raise ModelError(f"expected mode constant, got {mode}; export with zero padding")
-    x = ctx.activation(node.input[0])
-    rank = len(x.shape)
-    axes: Sequence[int] = range(rank)
-    if ctx.opset < 11:
-        pads, value = tuple(attribute(node, "pads", ())), float(attribute(node, "value", 0.0))
-    else:
-        pads, value = ctx.ints(node.input[1], "the pads"), 0.0
-        if len(node.input) > 2 and node.input[2]:
-            array = ctx.tensor(node.input[2], "the padding value").array
-            value = float(array.ravel()[0])
-        if len(node.input) > 3 and node.input[3]:
-            axes = [axis_in(axis, rank) for axis in ctx.ints(node.input[3], "the axes")]
-    if len(pads) != 2 * len(axes):
-        raise ModelError(
-            f"expected {2 * len(axes)} pads for {len(axes)} axes, got {len(pads)}; export again"
-        )
-    before, after = [0] * rank, [0] * rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[len(axes) + i]
-    _pad(ctx, node, x, before, after, value)
-
-
-def _pad(
-    ctx: Context,
-    node: onnx.NodeProto,
-    x: Value,
-    before: Sequence[int],
-    after: Sequence[int],
-    value: float,
-) -> None:
-    """Negative pads cut off first, positive ones are placed around what is left."""
-    ranges = [
-        (max(0, -b), dim - max(0, -b) - max(0, -a), 1)
-        for dim, b, a in zip(x.shape, before, after, strict=True)
-    ]
-    if any(size < 1 for _, size, _ in ranges):
-        raise ModelError(
-            f"expected pads that leave elements of {list(x.shape)}, got {list(before)} before and "
-            f"{list(after)} after"
-        )
-    inner = _part(ctx, node, x, ranges, f"{node.output[0]}_cut")
-    starts = tuple(max(0, b) for b in before)
-    shape = tuple(
-        dim + start + max(0, a) for dim, start, a in zip(inner.shape, starts, after, strict=True)
-    )
-    if shape == inner.shape:
-        ctx.env[node.output[0]] = Active(inner)
-        return
-    attrs: dict[str, Attr] = {
-        "shape": shape,
-        "starts": starts,
-        "steps": (1,) * len(shape),
-        "value": value,
-    }
-    ctx.emit(node, "place", (inner,), attrs)
 
 
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
@@ -197,6 +149,26 @@ def expanded(ctx: Context, node: onnx.NodeProto, x: Value, shape: tuple[int, ...
     if padded == shape:
         return view
     return ctx.builder.emit("expand", (view,), {"shape": shape}, name, node.name or name)[0]
+
+
+def lower_tile(ctx: Context, node: onnx.NodeProto) -> None:
+    """Tile: a new axis beside each that is repeated, expanded, and run together with it."""
+    x = ctx.activation(node.input[0])
+    repeats = ctx.ints(node.input[1], "the repeats")
+    if len(repeats) != len(x.shape) or min(repeats, default=1) < 1:
+        raise ModelError(
+            f"expected a repeat of 1 or more for each of {list(x.shape)}, got {list(repeats)}; "
+            "export again"
+        )
+    apart: list[int] = []
+    full: list[int] = []
+    for size, count in zip(x.shape, repeats, strict=True):
+        apart += [size] if 1 in (size, count) else [1, size]
+        full += [size * count] if 1 in (size, count) else [count, size]
+    view = ctx.builder.view(x, tuple(apart), f"{node.output[0]}_apart")
+    wide = expanded(ctx, node, view, tuple(full))
+    shape = tuple(size * count for size, count in zip(x.shape, repeats, strict=True))
+    ctx.show(node, wide, shape)
 
 
 def transposed(

@@ -70,30 +70,20 @@ def lower_gemm(ctx: Context, node: onnx.NodeProto) -> None:
     ):
         lower_dense.lower_gemm(ctx, node)
         return
-    alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
     a, b = (ctx.operand(name) for name in node.input[:2])
-    if alpha != 1.0 or beta != 1.0 or len(a.shape) != 2 or len(b.shape) != 2:
+    if len(a.shape) != 2 or len(b.shape) != 2:
         raise ModelError(
-            f"expected alpha=1, beta=1 and two matrices with a computed B, got {alpha:g}, "
-            f"{beta:g}, {list(a.shape)} and {list(b.shape)}; export as MatMul + Add"
+            f"expected two matrices, got {list(a.shape)} and {list(b.shape)}; "
+            "export as MatMul + Add"
         )
     turned = [attribute(node, name, 0) for name in ("transA", "transB")]
     attrs = {"a_is_turned": int(bool(turned[0])), "c_is_turned": int(bool(turned[1]))}
     pair = [_stacked(ctx, x, 1, f"{node.output[0]}_{i}") for x, i in ((a, "a"), (b, "b"))]
-    shape = ctx.infer("matmul", pair, attrs)[1:]
-    product = ctx.emit(node, "matmul", pair, attrs)
-    ctx.show(node, product, shape)
+    _, n, m = ctx.infer("matmul", pair, attrs)
+    y = ctx.emit(node, "matmul", pair, attrs)
+    alpha = attribute(node, "alpha", 1.0)
+    if alpha != 1.0:
+        y = ctx.emit(node, "scale", (y,), {"alpha": alpha})
+    y = ctx.show(node, y, (n, m))
     if len(node.input) > 2 and node.input[2]:
-        _add_c(ctx, node, ctx.activation(node.output[0]))
-
-
-def _add_c(ctx: Context, node: onnx.NodeProto, product: Value) -> None:
-    c = ctx.operand(node.input[2])
-    if c.shape == product.shape:
-        ctx.emit(node, "add", (product, c), {})
-    elif c.shape in (product.shape[1:], (1, *product.shape[1:])):
-        flat = ctx.builder.view(c, product.shape[1:], f"{node.output[0]}_bias")
-        ctx.emit(node, "channel_add", (product, flat), {})
-    else:
-        wide = expanded(ctx, node, c, broadcast(c.shape, product.shape))
-        ctx.emit(node, "add", (product, wide), {})
+        ctx.emit(node, "add", (y, lower_dense.gemm_c(ctx, node, (n, m))), {})

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Context, Tensor, attribute
+from poet_mcu.frontend.context import Active, Context, Tensor, attribute
+from poet_mcu.frontend.lower_elementwise import part
 from poet_mcu.ir.graph import Role, TensorType, Value
 
 
@@ -114,7 +115,6 @@ def _full(tensor: Tensor, channels: int) -> Tensor:
 
 def lower_layer_norm(ctx: Context, node: onnx.NodeProto) -> None:
     """LayerNormalization over the axes from ``axis`` on."""
-    _need_no_more_outputs(ctx, node, "mean and deviation are not kept")
     shape = ctx.activation(node.input[0]).shape
     axis = attribute(node, "axis", -1)
     if not -len(shape) <= axis < len(shape):
@@ -123,6 +123,26 @@ def lower_layer_norm(ctx: Context, node: onnx.NodeProto) -> None:
         )
     axis %= len(shape)
     _row_norm(ctx, node, (math.prod(shape[axis:]), 1, 1))
+    wanted = [n for n in node.output[1:] if n and (ctx.consumers.get(n) or n in ctx.outputs)]
+    if wanted:
+        _row_statistics(ctx, node, tuple(range(axis, len(shape))))
+
+
+def _row_statistics(ctx: Context, node: onnx.NodeProto, axes: tuple[int, ...]) -> None:
+    """Mean and inverse deviation as outputs of their own: rownorm keeps them to itself."""
+    x = ctx.activation(node.input[0])
+    mean = part(ctx, node, "reduce_mean", (x,), "mean", {"axes": axes})
+    centred = part(ctx, node, "sub", (x, mean), "centred")
+    square = part(ctx, node, "mul", (centred, centred), "square")
+    variance = part(ctx, node, "reduce_mean", (square,), "variance", {"axes": axes})
+    eps = np.full(1, attribute(node, "epsilon", 1e-5), np.float32)
+    name = f"{node.output[0]}_epsilon"
+    floor = ctx.builder.value(name, TensorType((1,)), Role.CONSTANT, "", eps)
+    deviation = part(ctx, node, "sqrt", (part(ctx, node, "add", (variance, floor), "sum"),), "root")
+    ctx.env[node.output[1]] = Active(mean)
+    if len(node.output) > 2:
+        inverse = part(ctx, node, "reciprocal", (deviation,), "inverse")
+        ctx.env[node.output[2]] = Active(inverse)
 
 
 def lower_instance_norm(ctx: Context, node: onnx.NodeProto) -> None:

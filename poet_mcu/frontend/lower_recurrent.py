@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -18,6 +18,8 @@ _DIRECTIONS = {"forward": (1, 0), "reverse": (1, 1), "bidirectional": (2, 0)}
 #: operator -> gates, default activations
 _KINDS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "LSTM": (4, ("Sigmoid", "Tanh", "Tanh")),
+    "GRU": (3, ("Sigmoid", "Tanh")),
+    "RNN": (1, ("Tanh",)),
 }
 
 
@@ -210,3 +212,17 @@ def lower_lstm(ctx: Context, node: onnx.NodeProto) -> None:
     peepholes = layer.weight(7, "P", (layer.directions, 3 * layer.hidden))
     states = layer.state(5, "initial_h"), layer.state(6, "initial_c")
     layer.emit("lstm", (_bias(layer), *states, peepholes), (1, 2))
+
+
+def lower_gru(ctx: Context, node: onnx.NodeProto) -> None:
+    """GRU with all that ONNX has but clip and sequences that end early."""
+    layer = _layer(ctx, node)
+    before = int(bool(attribute(node, "linear_before_reset", 0)))
+    layer = replace(layer, attrs={**layer.attrs, "linear_before_reset": before})
+    layer.emit("gru", (_bias(layer), layer.state(5, "initial_h")), (1,))
+
+
+def lower_rnn(ctx: Context, node: onnx.NodeProto) -> None:
+    """RNN with all that ONNX has but clip and sequences that end early."""
+    layer = _layer(ctx, node)
+    layer.emit("rnn", (_bias(layer), layer.state(5, "initial_h")), (1,))

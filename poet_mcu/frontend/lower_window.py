@@ -11,6 +11,7 @@ import onnx
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.context import Context, Pending, Tensor, attribute
 from poet_mcu.ir.graph import Attr, Value
+from poet_mcu.ops.operator import ints
 
 # The C runtime keeps geometry in int32; a window attribute above this is damage, not a model.
 _MOST = 32767
@@ -128,8 +129,35 @@ def _pool(ctx: Context, node: onnx.NodeProto, op: str, extra: Mapping[str, Attr]
     attrs["kernel"] = kernel
     # SAME_* fixes the output size by itself: there is nothing left to round.
     attrs["ceil_mode"] = int(bool(ceil_mode) and mode == "NOTSET")
+    if op == "maxpool2d" and kernel[0] * kernel[1] > _MOST_WINNERS:
+        x, attrs = _columns_first(ctx, node, x, attrs)
     shape = unplane(ctx.infer(op, (x,), attrs), axes)
     ctx.emit_as(node, op, (x,), attrs, shape)
+
+
+def _columns_first(
+    ctx: Context, node: onnx.NodeProto, x: Value, attrs: dict[str, Attr]
+) -> tuple[Value, dict[str, Attr]]:
+    """Pool along the rows; what is left to do along the columns.
+
+    The winner is kept as a byte, so one pooling takes at most 255 elements. The largest of the
+    rows' largest is the largest, and the first of several wins in both stages as in one.
+    """
+    neutral: Mapping[str, tuple[int, ...]] = {
+        "kernel": (1, 1), "strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0)
+    }  # fmt: skip
+    sides: list[dict[str, Attr]] = []
+    for side in (0, 1):
+        own = dict(attrs)
+        for key, values in neutral.items():
+            found = ints(attrs, key)
+            own[key] = tuple(
+                v if i % 2 == side else n
+                for i, (v, n) in enumerate(zip(found, values, strict=True))
+            )
+        sides.append(own)
+    name = f"{node.output[0]}_rows"
+    return ctx.builder.emit("maxpool2d", (x,), sides[1], name, node.name or name)[0], sides[0]
 
 
 def _whole(value: Value) -> tuple[int, int]:

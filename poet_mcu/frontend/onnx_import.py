@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from poet_mcu.frontend.layout import sink_transposes
 from poet_mcu.frontend.model_file import ModelFile, read_model
 from poet_mcu.frontend.normalize import swap_relu_maxpool
-from poet_mcu.frontend.problems import Problem, raise_problems
+from poet_mcu.frontend.problems import Problem, UnsupportedModel, raise_problems
 from poet_mcu.frontend.recognise import recognise
 from poet_mcu.frontend.walk import Walk
 from poet_mcu.ir.graph import Graph
@@ -71,6 +72,8 @@ def load_model(
     fuse_softmax: bool = True,
     fuse_sigmoid: bool = False,
     batchnorm: str = "auto",
+    dropout: str = "model",
+    seed: int = 0,
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
@@ -78,7 +81,8 @@ def load_model(
     name of each weight; without ``fuse_softmax`` a final Softmax is computed,
     with ``fuse_sigmoid`` a final Sigmoid is left to the loss. ``batchnorm`` is
     'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
-    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
+    is trained and the batch has a variance). ``dropout`` is 'model' (as each node says), 'on' or
+    'off', ``seed`` that of its masks. Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
     walk = Walk(
@@ -88,6 +92,8 @@ def load_model(
         fuse_softmax=fuse_softmax,
         fuse_sigmoid=fuse_sigmoid,
         batchnorm=batchnorm,
+        dropout=dropout,
+        seed=seed,
     )
     walk.run()
     raise_problems(path, walk.problems)
@@ -99,7 +105,11 @@ def check_model(path: Path) -> list[Problem]:
 
     A symbolic batch counts as 1 and all weights as trained.
     """
-    walk = Walk(read_model(path), None, lambda _: True, default_batch=1)
+    try:
+        file = read_model(path)
+    except UnsupportedModel as error:
+        return list(error.problems)
+    walk = Walk(file, None, lambda _: True, default_batch=1)
     walk.run()
     return walk.problems
 
@@ -109,19 +119,26 @@ def weight_names(path: Path) -> tuple[str, ...]:
 
     Raises ModelError like ``load_model``.
     """
-    walk = Walk(read_model(path), None, lambda _: False, default_batch=1)
+    walk = Walk(read_model(path), None, lambda _: False, default_batch=1, dropout="off")
     walk.run()
     raise_problems(path, walk.problems)
     return tuple(walk.ctx.weights)
 
 
 def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
-    forward, chains = recognise(walk.graph())
+    walked = walk.graph()
+    sunk = sink_transposes(walked)
+    forward, chains = recognise(sunk)
     graph = swap_relu_maxpool(forward)
-    notes = list(walk.ctx.notes)
+    notes = [*file.notes, *walk.ctx.notes]
     if chains:
         names = ", ".join(sorted(set(chains)))
         notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
+    if walk.ctx.dropouts:
+        notes.append(f"{walk.ctx.dropouts} Dropout in training steps (--dropout off: none)")
+    gone = _count(walked, "transpose") - _count(sunk, "transpose")
+    if gone > 0:
+        notes.append(f"{gone} Transposes cancelled or moved into constants")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
@@ -138,6 +155,10 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         notes=tuple(notes),
     )
     return ImportedModel(graph, report, walk.activation)
+
+
+def _count(graph: Graph, op: str) -> int:
+    return sum(node.op == op for node in graph.nodes)
 
 
 def _relu_ids(graph: Graph) -> set[int]:

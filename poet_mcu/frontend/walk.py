@@ -44,6 +44,8 @@ class Walk:
         fuse_softmax: bool = True,
         fuse_sigmoid: bool = False,
         batchnorm: str = "auto",
+        dropout: str = "model",
+        seed: int = 0,
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
@@ -51,13 +53,14 @@ class Walk:
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
         self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
+        self.ctx.dropout, self.ctx.seed = dropout, seed
         self.activation = ""
         self.input_name = ""
         self.output_name = ""
         self.output_shape: tuple[int, ...] = ()
         self._file = file
         self._batch = batch
-        self._default_batch = default_batch
+        self._default_batch = file.batch or default_batch
         self._output: Value | None = None
 
     def run(self) -> None:

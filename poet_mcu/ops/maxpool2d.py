@@ -39,6 +39,17 @@ def _index(oh: int, ow: int, attrs: Attrs) -> tuple[npt.NDArray[np.intp], npt.ND
     return rows, cols
 
 
+def _meets_input(size: int, out: int, attrs: Attrs, axis: int) -> bool:
+    """Whether each of ``out`` windows has a tap inside the input along ``axis``."""
+    kernel, dilation = ints(attrs, "kernel")[axis], ints(attrs, "dilations")[axis]
+    stride, begin = ints(attrs, "strides")[axis], ints(attrs, "pads")[axis]
+    # Only windows at the ends can miss: those between begin inside.
+    ends = {0, out - 1} | {i for i in range(out) if not 0 <= i * stride - begin < size}
+    return all(
+        any(0 <= i * stride - begin + k * dilation < size for k in range(kernel)) for i in ends
+    )
+
+
 def _fields(x: TensorType, y: TensorType, attrs: Attrs) -> tuple[tuple[str, int], ...]:
     (kh, kw), (sh, sw) = ints(attrs, "kernel"), ints(attrs, "strides")
     (dh, dw), (top, left, _, _) = ints(attrs, "dilations"), ints(attrs, "pads")
@@ -65,8 +76,6 @@ class MaxPool2d(Operator):
         (ceil,) = ints(attrs, "ceil_mode")
         if kernel[0] * kernel[1] > 255:
             raise ModelError(f"expected a window of at most 255 elements, got {kernel}")
-        if any(2 * p > k for p, k in zip(pads, kernel * 2, strict=True)):
-            raise ModelError(f"expected pads of at most half the window {kernel}, got {pads}")
         out = tuple(
             positions(shape[2 + i], kernel[i], strides[i], pads[i], pads[2 + i], dilations[i], ceil)
             for i in range(2)
@@ -74,6 +83,11 @@ class MaxPool2d(Operator):
         if min(out) < 1:
             raise ModelError(
                 f"expected a window that fits the padded input, got {kernel} on {shape}"
+            )
+        if not all(_meets_input(shape[2 + i], out[i], attrs, i) for i in range(2)):
+            raise ModelError(
+                f"expected an element of {shape} in every window {kernel}, got pads {pads} that "
+                "fill one; export with smaller pads"
             )
         y = TensorType((*shape[:2], *out))
         if not ints({"with_argmax": 1, **attrs}, "with_argmax")[0]:

@@ -90,6 +90,10 @@ def kernel(function: str, source: str, args: tuple[str, ...], sizes: Sizes, attr
         ("hidden", sizes.hidden),
         ("reversed", sizes.reversed),
         *zip(names, activations, strict=True),
+        (
+            "linear_before_reset",
+            ints({"linear_before_reset": 0, **attrs}, "linear_before_reset")[0],
+        ),
     )
     return Kernel(function, source, args, SHAPE, fields)
 
@@ -150,7 +154,8 @@ def state_before(
         return rows[before, :, direction]
     if initial is None:
         return np.zeros((sizes.batch, sizes.hidden), np.float32)
-    return np.asarray(initial, np.float32).reshape(sizes.state.shape)[direction]
+    found: F32 = np.asarray(initial, np.float32).reshape(sizes.state.shape)[direction]
+    return found
 
 
 def split_bias(sizes: Sizes, b: Array | None) -> F32:

@@ -46,7 +46,10 @@ def machine_flags(board: Board) -> list[str]:
 def define_flags(board: Board) -> list[str]:
     """The -D flags that our headers and ports expect."""
     fused = int(board.core.fma == "fused")
-    return [f"-DPOET_FMA_FUSED={fused}", f"-DPOET_CORE_HZ={board.core.clock_hz}u"]
+    flags = [f"-DPOET_FMA_FUSED={fused}", f"-DPOET_CORE_HZ={board.core.clock_hz}u"]
+    if board.core.flush_subnormals:
+        flags.append("-DPOET_FLUSH_SUBNORMALS=1")
+    return flags
 
 
 def compile_flags(board: Board) -> list[str]:
@@ -83,7 +86,7 @@ def link_libraries(board: Board) -> list[str]:
 def host_twin(board: Board) -> Board:
     """``board`` as a process on this computer: the same plan, the same bits, pages in a file.
 
-    Core and port are the host's; the choice of FMA, the costs and the card's layout stay.
+    Core and port are the host's; the choice of FMA, flushing, the costs and the card's layout stay.
     """
     if board.kind == "host":
         return board

@@ -122,6 +122,9 @@ def evaluation_graph(forward: Graph, train: Graph) -> Graph:
         if node.mutates or (node.outputs and tracked.keys() >= set(node.outputs)):
             continue
         inputs = [_mapped(forward, build, fresh, tracked.get(v, v)) for v in node.inputs]
+        if OPERATORS[node.op].only_in_training:
+            fresh[node.outputs[0]] = inputs[0]
+            continue
         attrs = dict(node.attrs)
         if any(v not in read for v in node.outputs[1:]):
             attrs["with_argmax"] = 0

@@ -12,11 +12,13 @@ from types import MappingProxyType
 from golden_cases import (
     activations,
     arithmetic,
+    forms,
     layout,
     losses,
     norms,
     optimizers,
     products,
+    recurrent_cells,
     windows,
 )
 from golden_cases.case import Case
@@ -25,11 +27,13 @@ GROUPS: Mapping[str, Mapping[str, Case]] = MappingProxyType(
     {
         "activations": activations.CASES,
         "arithmetic": arithmetic.CASES,
+        "forms": forms.CASES,
         "layout": layout.CASES,
         "losses": losses.CASES,
         "norms": norms.CASES,
         "optimizers": optimizers.CASES,
         "products": products.CASES,
+        "recurrent": recurrent_cells.CASES,
         "windows": windows.CASES,
     }
 )

@@ -6,8 +6,6 @@
 
 #define poet_conv2d_fwd_f32 plain_conv2d_fwd_f32
 #define poet_conv2d_bwd_x_f32 plain_conv2d_bwd_x_f32
-#define poet_conv2d_fwd_packed_f32 plain_conv2d_fwd_packed_f32
-#define poet_conv2d_bwd_x_packed_f32 plain_conv2d_bwd_x_packed_f32
 #define poet_conv2d_bwd_w_f32 plain_conv2d_bwd_w_f32
 #define poet_channel_sum_f32 plain_channel_sum_f32
 #define poet_dense_fwd_f32 plain_dense_fwd_f32

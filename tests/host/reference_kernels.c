@@ -93,21 +93,6 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
     }
 }
 
-/* Stand-ins for the packed forms: the same results without workspace. */
-void poet_conv2d_fwd_packed_f32(const poet_conv2d_packed_shape *shape, const float *x,
-                                const float *w, const float *b, float *work, float *y)
-{
-    (void)work;
-    poet_conv2d_fwd_f32(&shape->conv, x, w, b, y);
-}
-
-void poet_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *shape, const float *dy,
-                                  const float *w, float *work, float *dx)
-{
-    (void)work;
-    poet_conv2d_bwd_x_f32(&shape->conv, dy, w, dx);
-}
-
 static float conv_weight_gradient(const poet_conv2d_shape *s, const float *x, const float *dy,
                                   int32_t kh, int32_t kw)
 {

@@ -10,7 +10,7 @@ from models import node
 from test_ops_torch import normal
 
 EXP = 1e-4  # behind exp-like functions
-STEPS, BATCH, SIZE, HIDDEN = 5, 3, 4, 6
+STEPS, BATCH, SIZE, HIDDEN = 5, 3, 4, 7
 ORDER = {"LSTM": "h w r b - h0 c0 p", "GRU": "h w r b - h0", "RNN": "h w r b - h0"}
 
 
@@ -71,6 +71,40 @@ def test_lstm_with_some_operands(names, tmp_path):
     check("LSTM", tmp_path, names, "y yc")
 
 
-def test_lstm_with_other_activations(tmp_path):
-    check("LSTM", tmp_path, "b h0 c0", "y yc", "bidirectional",
-          activations=("Tanh", "Relu", "Sigmoid"))  # fmt: skip
+@pytest.mark.parametrize("outputs", ["y", "yh", "y yh"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("before", [0, 1])
+def test_gru(outputs, direction, before, tmp_path):
+    check("GRU", tmp_path, "b h0", outputs, direction, linear_before_reset=before)
+
+
+@pytest.mark.parametrize("names", ["", "b", "h0"])
+@pytest.mark.parametrize("before", [0, 1])
+def test_gru_with_some_operands(names, before, tmp_path):
+    check("GRU", tmp_path, names, linear_before_reset=before)
+
+
+@pytest.mark.parametrize("outputs", ["y", "yh", "y yh"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_rnn(outputs, direction, tmp_path):
+    check("RNN", tmp_path, "b h0", outputs, direction)
+
+
+@pytest.mark.parametrize("names", ["", "b", "h0"])
+def test_rnn_with_some_operands(names, tmp_path):
+    check("RNN", tmp_path, names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "activations"),
+    [
+        ("LSTM", ("Tanh", "Relu", "Sigmoid")),
+        ("LSTM", ("Sigmoid", "Sigmoid", "Relu")),
+        ("GRU", ("Tanh", "Sigmoid")),
+        ("RNN", ("Relu",)),
+        ("RNN", ("Sigmoid",)),
+    ],
+)
+def test_other_activations(kind, activations, tmp_path):
+    outputs = "y yc" if kind == "LSTM" else "y yh"
+    check(kind, tmp_path, "b h0", outputs, "bidirectional", activations=activations)

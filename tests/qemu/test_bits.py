@@ -31,7 +31,7 @@ pytestmark = pytest.mark.qemu
 
 STEPS = 20
 LR = 0.05
-BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m7-sd")
+BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m7-sd", "qemu-m55-sd")
 MODELS = {
     "digits": (make_model, training.digits, 4),
     "residual": (lambda: models.residual("N", channels=8, size=8), training.residual, 2),

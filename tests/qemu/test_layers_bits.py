@@ -91,7 +91,7 @@ def same(a: Run, b: Run) -> bool:
     )
 
 
-@pytest.mark.parametrize("board", ["qemu-lm3s6965evb", "qemu-m7-sd"])
+@pytest.mark.parametrize("board", ["qemu-lm3s6965evb", "qemu-m7-sd", "qemu-m55-sd"])
 def test_one_answer(board: str, tmp_path: Path) -> None:
     folders = {plan: built(tmp_path, board, plan) for plan in PLANS}
     runs = {plan: run(out, twin=False) for plan, out in folders.items()}

@@ -45,7 +45,7 @@ class Target:
 M3 = ("-mcpu=cortex-m3",)
 M4 = ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard")
 M7 = ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard")
-M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard")
+M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard", "-DPOET_FLUSH_SUBNORMALS=1")
 
 
 def lm3s(core: str, cflags: tuple[str, ...]) -> Target:
@@ -73,6 +73,7 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
     )
     template = environment.from_string((ROOT / "templates" / "linker.ld.j2").read_text("utf-8"))
     return template.render(
+        vectors_origin="",  # they stand at the start of the flash
         flash_origin="0x00000000",
         flash_bytes=262144,
         ram_origin=target.ram_origin,

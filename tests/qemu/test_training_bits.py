@@ -28,7 +28,7 @@ pytestmark = pytest.mark.qemu
 STEPS = 12
 #: a plan need not be optimal here
 LIMIT_S = 3.0
-#: recipe -> board, options; soft float, and hard float with fused multiply-add
+#: recipe -> board, options; soft float, hard float with fused and with separate multiply-add
 RECIPES: dict[str, tuple[str, dict[str, object]]] = {
     "adamw, clipped, accumulated": (
         "qemu-lm3s6965evb",

@@ -173,6 +173,18 @@ extends = "qemu-lm3s6965evb"
 fma = "fused"
 source = "a document"
 """
+VECTORS_KEEP = """
+extends = "qemu-m55-sd"
+[core]
+flush_subnormals = false
+source = "a document"
+"""
+SCALARS_FLUSH = """
+extends = "qemu-m55-sd"
+[core]
+cpu = "cortex-m55+nomve"
+source = "a document"
+"""
 NO_EMULATOR = 'extends = "qemu-m7-sd"\nkind = "hardware"\n'
 
 
@@ -183,6 +195,8 @@ NO_EMULATOR = 'extends = "qemu-m7-sd"\nkind = "hardware"\n'
         (SMALL, r"runtime: expected stack_bytes \+ static_bytes below memory\.sram\.size_bytes"),
         (ODD, r"arena\.alignment_bytes: expected a power of two, got 24"),
         (FUSED_SOFT, r"core\.fma: expected 'separate' without an FPU, got 'fused'"),
+        (VECTORS_KEEP, r"core\.flush_subnormals: expected true with 'cortex-m55', whose vectors"),
+        (SCALARS_FLUSH, r"core\.flush_subnormals: expected false with 'cortex-m55\+nomve'"),
         (NO_EMULATOR, r"emulator: expected this table exactly when kind is 'emulated'"),
     ],
 )

@@ -168,10 +168,11 @@ def many_problems():
         node("MaxPool", "s", "p", "pool", kernel_shape=[2, 2], auto_pad="VALID", ceil_mode=1),
         node("Sin", "p", "a", ""),
         node("Flatten", "a", "f", "flat"),
-        node("Gemm", "f fw", "g", "fc", alpha=0.5),
+        node("Gemm", "f fw fc", "g", "fc"),
         node("Hardmax", "g", "y", "log"),
     ]
-    return m.model(nodes, ["N", 1, 6, 6], {"w": weights(2, 1, 3, 3), "fw": weights(18, 3)})
+    tensors = {"w": weights(2, 1, 3, 3), "fw": weights(18, 3), "fc": weights(2)}
+    return m.model(nodes, ["N", 1, 6, 6], tensors, y=["N", 3])
 
 
 def test_check_lists_every_problem(tmp_path):

@@ -457,42 +457,18 @@ void poet_clip_factor_f32(const poet_clip_shape *shape, const float *total, floa
 void poet_scale_f32(const poet_vector_shape *shape, const float *g, const float *factor,
                     float *scaled);
 
-/* LSTM, GRU and RNN over inputs that are projected already, pre = x w of all steps and directions.
- * Layouts: pre, gates and their gradients [steps, batch, directions, gates, hidden]; y and cells
- * [steps, batch, directions, hidden]; r [directions, gates, hidden, hidden]; b [directions, 2,
- * gates, hidden], input's biases first; states [directions, batch, hidden]. Gates in ONNX's order.
- * b, states, p, dy, d_last... and last... may be NULL: they count as 0, or are not wanted. A state
- * that is NULL takes no part in a chain. With reversed, and for the second direction, the last step
- * runs first. */
-enum { POET_GATE_SIGMOID = 0, POET_GATE_TANH = 1, POET_GATE_RELU = 2 };
+/* y = x scale, or 0 where 16 random bits are below threshold; may run in place. The backward pass
+ * is the same call over dy. Elements 4 i .. 4 i + 3 take the halves, low one first, of the words of
+ * Threefry-2x32-20 with key (seed, stream) and counter (i, step). */
 typedef struct {
-    int32_t steps, batch, directions, gates, hidden;
-    int32_t reversed;
-    int32_t gate_activation;   /* of the gates; of y for RNN */
-    int32_t cell_activation;   /* of what enters the cell, or GRU's hidden gate */
-    int32_t hidden_activation; /* LSTM: of the cell on its way out */
-} poet_recurrent_shape;
-/* Gates i, o, f, c; p [directions, 3 (i, o, f), hidden] are the peepholes. Chain of a gate: starts
- * at pre + (b + b'); then the state by k; then its peephole. cell = fma(f, old, i c). gates (after
- * their activation) may run in place over pre. */
-void poet_lstm_fwd_f32(const poet_recurrent_shape *shape, const float *pre, const float *r,
-                       const float *b, const float *h0, const float *c0, const float *p, float *y,
-                       float *gates, float *cells, float *last, float *last_cell);
-/* dgates (before their activation) may run in place over gates; dh and dc are the gradients of the
- * initial states. Chain of dh: starts at 0; then the gates in order; then dy. */
-void poet_lstm_bwd_f32(const poet_recurrent_shape *shape, const float *gates, const float *cells,
-                       const float *r, const float *dy, const float *d_last,
-                       const float *d_last_cell, const float *c0, const float *p, float *dgates,
-                       float *dh, float *dc);
-/* dp. Chain: starts at 0; then steps as they run, samples. */
-void poet_lstm_bwd_p_f32(const poet_recurrent_shape *shape, const float *dgates,
-                         const float *cells, const float *c0, float *dp);
-/* dr of LSTM and RNN. Chain: starts at 0; then h0's samples; then the other steps ascending, and
- * samples. */
-void poet_recurrent_bwd_r_f32(const poet_recurrent_shape *shape, const float *dgates,
-                              const float *y, const float *h0, float *dr);
-/* db of LSTM and RNN, both halves alike. Plain adds, steps ascending, samples. */
-void poet_recurrent_bwd_b_f32(const poet_recurrent_shape *shape, const float *dgates, float *db);
+    int32_t count;
+    int32_t seed, stream;
+    int32_t threshold; /* of 65536: how many of them are dropped */
+    float scale;
+} poet_dropout_shape;
+void poet_dropout_f32(const poet_dropout_shape *shape, const float *x, uint32_t step, float *y);
+
+#include "poet/recurrent.h"
 
 #include "poet/fused.h"
 

@@ -10,6 +10,11 @@
 #error "define POET_CORE_HZ: the core clock in Hz (the build file does, from the board file)"
 #endif
 
+/* As poet/fma.h has it, for ports built without kernels. */
+#ifndef POET_FLUSH_SUBNORMALS
+#define POET_FLUSH_SUBNORMALS 0
+#endif
+
 #define POET_REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
 
 #define SCB_ICSR POET_REGISTER(0xE000ED04u)
@@ -19,6 +24,7 @@
 #define SCB_CFSR POET_REGISTER(0xE000ED28u)
 #define SCB_CPACR POET_REGISTER(0xE000ED88u)
 #define SCB_CPACR_FPU (0xFu << 20) /* CP10 and CP11, full access */
+#define SCB_FPDSCR POET_REGISTER(0xE000EF3Cu)
 #define SYST_CSR POET_REGISTER(0xE000E010u)
 #define SYST_CSR_RUN 7u /* core clock, interrupt, enable */
 #define SYST_RVR POET_REGISTER(0xE000E014u)

@@ -21,6 +21,9 @@ extern uint32_t poet_ld_bss_end[];
 
 /* UFSR.STKOF: the stack pointer met its limit (Armv8-M only; reserved before). */
 #define CFSR_STACK_LIMIT (1u << 20)
+/* Default NaN and flush-to-zero: the arithmetic that MVE vectors have whatever FPSCR says
+ * (Armv8-M ARM, StandardFPSCRValue), so that scalar instructions agree with them. */
+#define FPSCR_AS_VECTORS ((1u << 25) | (1u << 24))
 #define STACK_PAINT 0xC5C5C5C5u
 /* Left unpainted below the stack pointer, where an interrupt or a spill may be. */
 #define PAINT_GAP_WORDS 32u
@@ -67,11 +70,16 @@ static inline void prepare_core(void)
     SCB_CPACR |= SCB_CPACR_FPU;
     __asm volatile("dsb\n\tisb" ::: "memory");
 #endif
-#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2)
-    /* MVE vectors flush subnormals always; FPSCR.FZ makes the scalar unit agree with them. */
+#if POET_FLUSH_SUBNORMALS
+    /* FPDSCR is what FPSCR starts from in every new context, here and in handlers. */
+    SCB_FPDSCR |= FPSCR_AS_VECTORS;
     uint32_t fpscr;
     __asm volatile("vmrs %0, fpscr" : "=r"(fpscr));
-    __asm volatile("vmsr fpscr, %0" ::"r"(fpscr | (1u << 24)));
+    __asm volatile("vmsr fpscr, %0" ::"r"(fpscr | FPSCR_AS_VECTORS));
+#elif defined(__ARM_FEATURE_MVE)
+#if (__ARM_FEATURE_MVE & 2) != 0
+#error "MVE flushes subnormals: the board file needs core.flush_subnormals = true"
+#endif
 #endif
 }
 

@@ -9,6 +9,12 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "poet/port.h"
+#if defined(POET_FLUSH_SUBNORMALS) && POET_FLUSH_SUBNORMALS
+#include "poet/flush_twin.h"
+#define POET_HOST_FLUSHES 1
+#else
+#define POET_HOST_FLUSHES 0
+#endif
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -87,6 +93,9 @@ static in_port_t parse_arguments(void)
 
 void poet_port_init(void)
 {
+#if POET_HOST_FLUSHES
+    poet_flush_subnormals();
+#endif
     struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_port = htons(parse_arguments()),

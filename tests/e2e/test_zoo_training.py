@@ -1,0 +1,130 @@
+"""Every network of the zoo, five steps with SGD and with Adam: the built program beside PyTorch.
+
+The program is what ``poet-mcu build --board host`` makes: the generated C, run as a process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+import training
+import zoo
+from zoo import make_zoo
+
+from poet_mcu.pipeline.build import build
+from poet_mcu.pipeline.validate import Run
+
+#: Largest difference over largest magnitude of a tensor: what a layer computes with a weight is as
+#: far off as the weight is beside the layer's largest ones, so a weight near 0 needs no more.
+LIMIT = 1e-4
+#: PyTorch's own float32 and float64 must agree ten times better than that, see ``zoo.Setting``
+NOISE = LIMIT / 10
+#: PyTorch's default; ten times SGD's rate would be as much, since Adam divides by the gradient
+ADAM_LR = 0.001
+#: a gradient this much above its rounding error gives Adam's quotient to a thousandth
+SURE = 1e3
+#: these run by default; together they have every kind of layer
+DAILY = ("resnet8", "ds_cnn", "lenet_like", "imu_cnn", "transformer", "bert_tiny")
+
+
+def daily_first(names: Any) -> list[Any]:
+    return [n if n in DAILY else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+def trained(
+    name: str, setting: zoo.Setting, optimizer: str, folder: Path
+) -> tuple[zoo.Truth, zoo.Truth, Run, zoo.Arrays, zoo.Arrays]:
+    """PyTorch in float32 and float64, our run, our optimizer state, the start values."""
+    module = make_zoo.make_module(name, setting.width)
+    path = zoo.write(name, module, folder)
+    options = zoo.options_for(
+        name, path, "host", batch=setting.batch, lr=setting.lr, batchnorm=setting.batchnorm,
+        optimizer=optimizer, strategy="free-early",
+    )  # fmt: skip
+    build(options, folder / "out")
+    run, work, state = zoo.on_host(folder / "out", zoo.STEPS)
+    single = zoo.train_torch(module, work, options)
+    double = zoo.train_torch(module, work, options, torch.float64)
+    start = {n: t.numpy().copy() for n, t in module.state_dict().items()}
+    return single, double, run, state, start
+
+
+def float_tensors(truth: zoo.Truth) -> list[str]:
+    return [name for name in truth.tensors if not name.endswith("num_batches_tracked")]
+
+
+def check_sgd(name: str, setting: zoo.Setting, folder: Path) -> None:
+    single, double, run, _, start = trained(name, setting, "sgd", folder)
+    assert training.relative(run.losses, single.losses) <= LIMIT
+    for key in float_tensors(single):
+        assert training.relative(single.tensors[key], double.tensors[key]) <= NOISE, key
+        assert training.relative(run.weights[key], single.tensors[key]) <= LIMIT, key
+        if training.relative(single.tensors[key], start[key]) > NOISE:
+            assert not np.array_equal(run.weights[key], start[key].ravel()), f"{key} did not move"
+
+
+def sure(single: zoo.Truth, double: zoo.Truth, key: str) -> npt.NDArray[np.bool_]:
+    """Elements whose gradient stood well above its rounding error in every step.
+
+    Adam's first updates are lr * g / (|g| + 1e-8): a gradient that is 0 but for rounding (the bias
+    of an attention's keys, say, which no loss depends on) moves its weight by the whole rate, and
+    in PyTorch's two precisions to different sides. Nothing can be compared there. One that is 0
+    exactly (a word that is not in the batch, say) leaves its weight where it is.
+    """
+    pairs = zip(single.gradients[key], double.gradients[key], strict=True)
+    tests = [
+        (np.abs(g) >= SURE * np.abs(g - exact).max()) | ((g == 0) & (exact == 0))
+        for g, exact in pairs
+    ]
+    return np.logical_and.reduce(tests).ravel()
+
+
+def check_adam(name: str, setting: zoo.Setting, folder: Path) -> None:
+    setting = replace(setting, lr=ADAM_LR)
+    single, double, run, state, _ = trained(name, setting, "adam", folder)
+    assert training.relative(run.losses, single.losses) <= LIMIT
+    compared = total = 0
+    for key in single.gradients:
+        chosen = sure(single, double, key)
+        got, expected = run.weights[key], single.tensors[key].ravel()
+        off = np.abs(got - expected)
+        assert (off[chosen] <= LIMIT * np.abs(expected).max()).all(), key
+        # The others stay within what Adam can do at all: at most the rate a step, either way.
+        assert (off <= 2 * zoo.STEPS * ADAM_LR * 1.1).all(), key
+        compared, total = compared + int(chosen.sum()), total + chosen.size
+        check_moments(single, double, state, key)
+    assert compared >= 0.5 * total
+
+
+def check_moments(single: zoo.Truth, double: zoo.Truth, state: zoo.Arrays, key: str) -> None:
+    """All elements of the two averages, which are sums of gradients and their squares.
+
+    Their error is that of the gradients; where those are rounding and nothing else, so is it.
+    """
+    for ours, theirs in (("mean", "exp_avg"), ("square", "exp_avg_sq")):
+        expected = single.state[f"{key}:{theirs}"].ravel()
+        noise = np.abs(expected - double.state[f"{key}:{theirs}"].ravel()).max()
+        limit = max(LIMIT * np.abs(expected).max(), 10 * noise)
+        assert np.abs(state[f"{key}:{ours}"].ravel() - expected).max() <= limit, (key, theirs)
+
+
+@pytest.mark.parametrize("name", daily_first(make_zoo.ZOO))
+def test_sgd_is_pytorchs(name: str, tmp_path: Path) -> None:
+    check_sgd(name, zoo.SETTINGS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", daily_first(make_zoo.ZOO))
+def test_adam_is_pytorchs(name: str, tmp_path: Path) -> None:
+    check_adam(name, zoo.SETTINGS[name], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", make_zoo.ZOO)
+def test_sgd_at_full_width_is_pytorchs(name: str, tmp_path: Path) -> None:
+    check_sgd(name, replace(zoo.SETTINGS[name], width=1.0), tmp_path)
