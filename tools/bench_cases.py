@@ -302,7 +302,7 @@ def updates(count: int) -> list[Case]:
 
 
 def fused_updates() -> list[Case]:
-    """Gradients that end in their update, of the layers c16x32x8 (and its bias) and fc256x64_n16."""
+    """Gradients that end in their update: layers c16x32x8 (and its bias) and fc256x64_n16."""
     layers = {
         "conv2d_bwd_w": conv("", 1, 16, 8, 32, 3)[2],
         "dense_bwd_w": dense("", 16, 256, 64)[2],

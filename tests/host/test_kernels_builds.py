@@ -78,16 +78,34 @@ def test_sanitizers_find_nothing(tmp_path, fused):
     assert (done.returncode, done.stdout) == (0, "400 rounds\n"), done.stdout + done.stderr
 
 
+def lopsided(size: int, c: int, m: int, stride: int, groups: int) -> list[bench_cases.Case]:
+    """3 x 3 convolutions without padding, with padding at the end only, at the start only."""
+    cases = []
+    for before, after in ((0, 0), (0, 1), (1, 0)):
+        out = (size + before + after - 3) // stride + 1
+        shape = (2, c, size, size, m, out, out, 3, 3, stride, stride, before, before, 1, 1, groups)
+        label = f"p{size}_{c}_{stride}_{groups}_{before}{after}"
+        cases += [
+            replace(case, name=f"{label}_{case.function}", shape=shape)
+            for case in bench_cases.conv(label, 2, c, size, m, 3, stride, groups)
+            if case.function != "channel_sum"
+        ]
+    return cases
+
+
 def awkward_cases() -> list[bench_cases.Case]:
     """Shapes that end in the middle of a block, for the cores whose code the host cannot run."""
     cases = []
     for size in (1, 2, 3, 4, 5, 6, 7, 9):
         for c, m, k, stride, groups in (
             (1, 5, 3, 1, 1), (6, 7, 3, 1, 1), (5, 3, 3, 2, 1), (3, 6, 5, 1, 3), (4, 4, 2, 1, 4),
-            (7, 9, 1, 1, 1), (6, 6, 3, 1, 6),
+            (7, 9, 1, 1, 1), (6, 6, 3, 1, 6), (6, 6, 3, 2, 6),
         ):  # fmt: skip
             label = f"a{size}_{c}_{m}_{k}_{stride}_{groups}"
             cases += bench_cases.conv(label, 2, c, size, m, k, stride, groups)
+    for size in (3, 4, 5, 8, 13):
+        for c, m, stride, groups in ((5, 6, 1, 1), (3, 4, 2, 1), (7, 7, 1, 7), (7, 7, 2, 7)):
+            cases += lopsided(size, c, m, stride, groups)
     for n, k, m, rows in ((1, 9, 7, 1), (3, 6, 10, 0), (7, 33, 5, 1), (6, 5, 9, 0)):
         cases += bench_cases.dense(f"d{n}_{k}_{m}_{rows}", n, k, m, rows)
     cases += bench_cases.pool("p7_3_2", 3, 7, 3, 2) + bench_cases.pool("p5_2_1", 2, 5, 2, 1)
