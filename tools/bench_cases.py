@@ -244,6 +244,8 @@ def element_wise(count: int) -> list[Case]:
         for side in "ab"
     ]
     cases.append(Case(f"v{count}_expand", "expand", floats(row), {"shape": plain}))
+    drop: Attrs = {"ratio": 0.5, "seed": 1, "stream": 2}
+    cases.append(Case(f"v{count}_dropout", "dropout", floats((count,)), drop))
     return cases
 
 
