@@ -3,13 +3,14 @@
 # make setup   what the two above install by themselves
 # make lint    the checks without the tests
 # make slow    the tests that are too long for every day
+# make bench   counts instructions of kernels and networks anew; rewrites figures, tables, pages
 # make clean   removes what was made
 
 SHELL := bash
 PYTHON := .venv/bin/python
 WORKERS ?= 2
 
-.PHONY: demo test slow setup lint clean
+.PHONY: demo test slow bench setup lint clean
 
 demo:
 	@tools/setup.sh demo
@@ -31,6 +32,14 @@ test: lint
 
 slow: setup
 	$(PYTHON) -m pytest -n $(WORKERS) -m "slow and not hil"
+
+# Kernels first: networks are compared with the cost tables fitted to them.
+bench: setup
+	$(PYTHON) tools/make_zoo.py --out out/zoo resnet8 ds_cnn mobilenet autoencoder
+	$(PYTHON) tools/bench_kernels.py --update
+	$(PYTHON) tools/fit_costs.py
+	$(PYTHON) tools/bench_networks.py --zoo out/zoo --update
+	$(PYTHON) tools/bench_page.py
 
 clean:
 	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

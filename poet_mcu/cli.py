@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -17,6 +16,7 @@ from rich.table import Table
 from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
 from poet_mcu.board.schema import Board
+from poet_mcu.cli_card import app as card_app
 from poet_mcu.cli_options import Given, ModelArg, takes_options
 from poet_mcu.cli_planner import (
     OptionalBoardOpt,
@@ -26,7 +26,17 @@ from poet_mcu.cli_planner import (
     plan_options,
     planner_options,
 )
-from poet_mcu.cli_target import EmulateOpt, PortOpt, SerialOpt, serial_kind, where_to
+from poet_mcu.cli_target import (
+    CardOpt,
+    CheckpointEveryOpt,
+    EmulateOpt,
+    JsonOpt,
+    PortOpt,
+    SerialOpt,
+    emit_json,
+    serial_kind,
+    where_to,
+)
 from poet_mcu.errors import CheckFailed, InputError, ModelError, PoetError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.build import build as run_build
@@ -58,15 +68,13 @@ _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 FolderArg = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")]
-JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 def _note(text: str) -> None:
     _err.print(text, style="dim")
 
 
-def _emit(facts: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(facts, indent=2, sort_keys=True) + "\n")
+app.add_typer(card_app, name="card")
 
 
 @app.command()
@@ -94,7 +102,7 @@ def plan(
         if report is not None:
             write_report(made, report)
     if as_json:
-        _emit(facts or {})
+        emit_json(facts or {})
     else:
         _out.print(plan_table(facts or {}))
 
@@ -119,7 +127,7 @@ def sweep(
 
         found = run_sweep(given.options(), parse_ram(ram, points), out, jobs, watch)
     if as_json:
-        _emit(found.facts)
+        emit_json(found.facts)
         return
     cells, table = sweep_table(found.rows), Table(box=None)
     for heading in cells.headings:
@@ -144,7 +152,7 @@ def build(
     """Plan, write C, compile, measure: a folder with the firmware and all that made it."""
     made = run_build(given.options(**planner.fields()), out, _note, dump=dump)
     if as_json:
-        _emit(made.facts)
+        emit_json(made.facts)
         return
     _out.print(plan_table(made.facts))
     _out.print(
@@ -159,7 +167,7 @@ def check(model: ModelArg, as_json: JsonOpt = False) -> None:
     problems = check_model(model)
     if as_json:
         rows = [{"node": p.node, "op": p.op, "message": p.message} for p in problems]
-        _emit({"model": model.name, "ok": not problems, "problems": rows})
+        emit_json({"model": model.name, "ok": not problems, "problems": rows})
     elif not problems:
         _out.print(f"{model}: every operator is supported")
     if problems:
@@ -179,6 +187,7 @@ def validate(
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write losses and weights here (npz).")
     ] = None,
+    checkpoint_every: CheckpointEveryOpt = 0,
     serial: SerialOpt = "pty",
     as_json: JsonOpt = False,
 ) -> None:
@@ -186,10 +195,10 @@ def validate(
     where = where_to(port, emulate)
     found = run_validate(
         folder, port=where, steps=steps, data=data, dump=dump, serial=serial_kind(serial),
-        progress=_note,
+        checkpoint_every=checkpoint_every, progress=_note,
     )  # fmt: skip
     if as_json:
-        _emit(found.facts)
+        emit_json(found.facts)
     else:
         table = Table(show_header=False, box=None)
         for key, value in found.facts.items():
@@ -217,12 +226,33 @@ def train(
     save: Annotated[
         Path | None, typer.Option("--save", help="Write the trained ONNX model here.")
     ] = None,
+    checkpoint_every: CheckpointEveryOpt = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint on the card.")
+    ] = False,
+    card: CardOpt = None,
     serial: SerialOpt = "pty",
     as_json: JsonOpt = False,
 ) -> None:
     """Train on the board over the serial line; write the trained weights back as ONNX."""
     where = where_to(port, emulate)
-    options = TrainOptions(data, test, epochs, lr, seed, save)
+    if resume and emulate and card is None:
+        raise InputError("--resume: expected --card FILE with --emulate, got none; give the card")
+    options = TrainOptions(data, test, epochs, lr, seed, save, checkpoint_every, resume, card)
+    facts = _train_watched(folder, options, where, serial_kind(serial))
+    if as_json:
+        emit_json(facts)
+        return
+    table = Table(show_header=False, box=None)
+    for key, value in facts.items():
+        table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value))
+    _out.print(table)
+
+
+def _train_watched(
+    folder: Path, options: TrainOptions, port: str | None, serial: Any
+) -> dict[str, Any]:
+    """The facts of a training, with a bar that shows how far it is."""
     columns = (
         TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.completed:.0f}"),
         TextColumn("loss {task.fields[loss]:.4f}"), TimeRemainingColumn(),
@@ -235,14 +265,7 @@ def train(
                 task, completed=now.step, total=now.steps, epoch=now.epoch + 1, loss=now.loss
             )
 
-        facts = run_train(folder, options, port=where, serial=serial_kind(serial), watch=watch)
-    if as_json:
-        _emit(facts)
-        return
-    table = Table(show_header=False, box=None)
-    for key, value in facts.items():
-        table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value))
-    _out.print(table)
+        return run_train(folder, options, port=port, serial=serial, watch=watch)
 
 
 def _run_on(board: Board) -> str:
@@ -257,7 +280,7 @@ def boards(
     shown = [load_board(name)] if name else [load_board(known) for known in list_boards()]
     if as_json:
         rows = [board.model_dump(mode="json", by_alias=True) for board in shown]
-        _emit(rows[0] if name else {"boards": rows})
+        emit_json(rows[0] if name else {"boards": rows})
         return
     table = Table(box=None)
     for heading in ("board", "core", "RAM", "flash", "run on", "what it is"):
@@ -275,7 +298,7 @@ def doctor(as_json: JsonOpt = False) -> None:
     """Show which outside tools are installed and how to install the missing ones."""
     states = run_doctor()
     if as_json:
-        _emit({"tools": [state._asdict() for state in states]})
+        emit_json({"tools": [state._asdict() for state in states]})
         return
     table = Table(box=None)
     for heading in ("tool", "version", "to install"):
@@ -328,7 +351,7 @@ def _fail(text: str, code: int, error: Exception, *, debug: bool, as_json: bool)
     _err.print(f"error: {text}", markup=False, style="red")
     if as_json and not isinstance(error, (CheckFailed, ModelError)):
         facts = error.facts if isinstance(error, PlanInfeasible) else {}
-        _emit({"error": text, "exit_code": code, **facts})
+        emit_json({"error": text, "exit_code": code, **facts})
     return code
 
 

@@ -82,6 +82,10 @@ RematOpt = Annotated[bool, typer.Option("--remat/--no-remat", help="Allow recomp
 FuseOpt = Annotated[
     bool, typer.Option("--fuse/--no-fuse", help="Join nodes whose kernels can run as one.")
 ]
+DropoutOpt = Annotated[
+    str, typer.Option("--dropout", help="Dropout in training: model (as it says), on, or off.")
+]
+SeedOpt = Annotated[int, typer.Option("--seed", help="Of the masks of Dropout.")]
 SolverOpt = Annotated[str, typer.Option("--solver", help="highs or cbc.")]
 LimitOpt = Annotated[str, typer.Option("--time-limit", help="Limit of each solve, e.g. 60s.")]
 StrategyOpt = Annotated[
@@ -126,6 +130,8 @@ def declared(
     paging: PagingOpt = True,
     remat: RematOpt = True,
     fuse: FuseOpt = True,
+    dropout: DropoutOpt = "model",
+    seed: SeedOpt = 0,
     solver: SolverOpt = "highs",
     time_limit: LimitOpt = "60s",
     strategy: StrategyOpt = "optimal",

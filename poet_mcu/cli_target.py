@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +19,24 @@ EmulateOpt = Annotated[bool, typer.Option("--emulate", help="Run in the board's 
 SerialOpt = Annotated[
     str, typer.Option("--serial", help="The emulator's serial line: pty or socket.")
 ]
+
+CheckpointEveryOpt = Annotated[
+    int,
+    typer.Option(
+        "--checkpoint-every", min=0, help="Steps from one checkpoint on the card to the next."
+    ),
+]
+CardOpt = Annotated[
+    Path | None,
+    typer.Option("--card", metavar="FILE", help="The emulator's card; made if missing, kept."),
+]
+
+JsonOpt = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+def emit_json(facts: dict[str, Any]) -> None:
+    """Print ``facts`` as one JSON object."""
+    sys.stdout.write(json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
 
 def where_to(port: str | None, emulate: bool) -> str | None:

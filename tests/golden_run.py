@@ -21,6 +21,7 @@ from poet_mcu.ir.graph import Graph, Phase, Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.sim.moment import Moment
 from poet_mcu.sim.plain import run_plain
+from poet_mcu.training.fuse import fused
 from poet_mcu.training.rates import lr_factor
 from poet_mcu.training.recipe import Recipe
 from poet_mcu.training.training import training_graph
@@ -108,13 +109,13 @@ def _gradients(graph: Graph, values: Mapping[int, Array]) -> Arrays:
     return found
 
 
-def one_step(golden: Golden, graph: Graph, fused: int | None) -> Arrays:
-    """Loss and gradients by numpy (``fused`` None) or by the C kernels on the host."""
+def one_step(golden: Golden, graph: Graph, fma: int | None) -> Arrays:
+    """Loss and gradients by numpy (``fma`` None) or by the C kernels on the host."""
     feeds = golden.feeds(graph, 0)
-    if fused is None:
+    if fma is None:
         values = run_plain(graph, graph.initial, feeds, LR)
     else:
-        values = kernels_run.run_kernels(graph, graph.initial, feeds, LR, fused)
+        values = kernels_run.run_kernels(graph, graph.initial, feeds, LR, fma)
     grads = {f"grad/{name}": g for name, g in _gradients(graph, values).items()}
     return {"loss": values[graph.outputs[0]].reshape(1), **grads}
 
@@ -135,6 +136,12 @@ def all_steps(golden: Golden, graph: Graph) -> Arrays:
     return {"loss": np.asarray(losses), **after}
 
 
+def operators(golden: Golden, folder: Path) -> set[str]:
+    """Names of all operators in the training graph, and in the one with fused updates."""
+    graph = golden.graph(folder)
+    return {node.op for made in (graph, fused(graph)) for node in made.nodes}
+
+
 def check(golden: Golden, found: Arrays) -> None:
     """Assert that ``found`` is all that is stored, within the tolerance."""
     wanted = {n: a for n, a in golden.arrays.items() if n not in ("x", "labels")}
@@ -149,7 +156,10 @@ def check_in_numpy(folder: Path) -> int:
     for group in groups():
         for golden in load(group).values():
             graph = golden.graph(folder)
-            run = all_steps(golden, graph) if golden.steps else one_step(golden, graph, None)
-            check(golden, run)
+            if golden.steps:
+                check(golden, all_steps(golden, graph))
+                check(golden, all_steps(golden, fused(graph)))
+            else:
+                check(golden, one_step(golden, graph, None))
             count += 1
     return count

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent / "host"))
 import kernel_build as kb
 
 Arrays = dict[int, npt.NDArray[Any]]
-#: 1 - beta of Adam's defaults: what its kernel gets at the first update
-_FIRST = {"bias1": 0.1, "bias2": 0.001}
+#: the first step; 1 - beta of Adam's defaults is what its kernel gets at the first update
+_FIRST = {"bias1": 0.1, "bias2": 0.001, "step": 0}
 
 
 def run_node(graph: Graph, node: Node, values: Arrays, lr: float, lib: ctypes.CDLL) -> None:

@@ -71,6 +71,8 @@ def _invoke(library: ctypes.CDLL, kernel: Kernel, arrays: Arrays, lr: float) -> 
     for role in kernel.args:
         if role == "null":
             arguments.append(None)
+        elif role == "step":
+            arguments.append(ctypes.c_uint32(0))
         elif role == "lr":
             arguments.append(ctypes.c_float(lr))
         else:

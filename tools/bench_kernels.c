@@ -20,84 +20,23 @@
 #define EXIT_OK 0x20026U
 #define EXIT_FAULT 0x20023U
 
-#define FLOATS (160 * 1024)
-
-typedef void any_kernel(void);
+typedef void bench_call(void);
 
 typedef struct {
     const char *name;
-    any_kernel *kernel;
-    any_kernel *plain; /* the same kernel of tests/host/reference_kernels.c; NULL: only count */
-    int32_t args; /* which call below */
-    int32_t repeats;
-    int32_t floats; /* how much of each buffer is filled and compared */
-    int32_t shape[16];
+    bench_call *fast;
+    bench_call *plain; /* the same call of tests/host/reference_kernels.c; NULL: none */
+    uint32_t repeats;
+    uint32_t nbytes; /* how much of the arena is filled and compared */
+    uint32_t integers_at, integers;
+    uint32_t octets_at, octets;
+    uint32_t below; /* integers are 0, 1, ... below this */
+    uint32_t seed;
+    uint32_t odd; /* zeros, infinities and NaN among the floats */
+    float low; /* floats are from this to 1 */
 } bench_case;
 
-void plain_conv2d_fwd_f32(const poet_conv2d_shape *s, const float *x, const float *w,
-                          const float *b, float *y);
-void plain_conv2d_bwd_x_f32(const poet_conv2d_shape *s, const float *dy, const float *w, float *dx);
-void plain_conv2d_bwd_w_f32(const poet_conv2d_shape *s, const float *x, const float *dy, float *dw);
-void plain_channel_sum_f32(const poet_channel_sum_shape *s, const float *dy, float *db);
-void plain_dense_fwd_f32(const poet_dense_shape *s, const float *x, const float *w, const float *b,
-                         float *y);
-void plain_dense_bwd_x_f32(const poet_dense_shape *s, const float *dy, const float *w, float *dx);
-void plain_dense_bwd_w_f32(const poet_dense_shape *s, const float *x, const float *dy, float *dw);
-void plain_maxpool2d_fwd_f32(const poet_maxpool2d_shape *s, const float *x, float *y, uint8_t *arg);
-void plain_maxpool2d_bwd_f32(const poet_maxpool2d_shape *s, const float *dy, const uint8_t *arg,
-                             float *dx);
-void plain_relu_fwd_f32(const poet_vector_shape *s, const float *x, float *y);
-void plain_relu_bwd_f32(const poet_vector_shape *s, const float *y, const float *dy, float *dx);
-void plain_add_fwd_f32(const poet_vector_shape *s, const float *a, const float *b, float *y);
-void plain_softmax_xent_f32(const poet_rows_shape *s, const float *z, const int32_t *labels,
-                            float *loss, float *dz);
-void plain_mse_f32(const poet_vector_shape *s, const float *y, const float *t, float *loss,
-                   float *dy);
-void plain_sgd_f32(const poet_vector_shape *s, const float *g, float lr, float *w);
-
-enum { ARGS_TWO, ARGS_THREE, ARGS_BIAS, ARGS_POOL, ARGS_POOL_BACK, ARGS_LOSS, ARGS_SGD };
-
 #include "bench_cases.h"
-
-static float buffer_a[FLOATS];
-static float buffer_b[FLOATS];
-static float buffer_c[FLOATS];
-static float bias[512];
-static int32_t labels[512];
-static uint8_t winners[FLOATS] __attribute__((aligned(4)));
-
-/* Calls through the prototype the kernel really has; no float is passed except by sgd. */
-typedef void two_pointers(const void *, const void *, void *);
-typedef void three_pointers(const void *, const void *, const void *, void *);
-typedef void four_pointers(const void *, const void *, const void *, const void *, void *);
-typedef void update_call(const void *, const void *, float, void *);
-
-static void run(const bench_case *c, any_kernel *kernel)
-{
-    switch (c->args) {
-    case ARGS_TWO:
-        ((two_pointers *)kernel)(c->shape, buffer_a, buffer_c);
-        break;
-    case ARGS_THREE:
-        ((three_pointers *)kernel)(c->shape, buffer_a, buffer_b, buffer_c);
-        break;
-    case ARGS_BIAS:
-        ((four_pointers *)kernel)(c->shape, buffer_a, buffer_b, bias, buffer_c);
-        break;
-    case ARGS_POOL:
-        ((three_pointers *)kernel)(c->shape, buffer_a, buffer_c, winners);
-        break;
-    case ARGS_POOL_BACK:
-        ((three_pointers *)kernel)(c->shape, buffer_a, winners, buffer_c);
-        break;
-    case ARGS_LOSS:
-        ((four_pointers *)kernel)(c->shape, buffer_a, labels, bias, buffer_c);
-        break;
-    default:
-        ((update_call *)kernel)(c->shape, buffer_a, 1e-3F, buffer_c);
-        break;
-    }
-}
 
 static uint32_t semihosting(uint32_t operation, const void *argument)
 {
@@ -127,70 +66,74 @@ static void stop(uint32_t reason)
     }
 }
 
-static uint32_t ticks_of(const bench_case *c, int32_t repeats)
+static uint32_t ticks_of(bench_call *call, uint32_t repeats)
 {
     SYST_CVR = 0U;
     const uint32_t before = SYST_CVR;
-    for (int32_t i = 0; i < repeats; i++) {
-        run(c, c->kernel);
+    for (uint32_t i = 0U; i < repeats; i++) {
+        call();
     }
     return (before - SYST_CVR) & SYST_MASK;
 }
 
-static void fill(float *to, int32_t count, uint32_t seed)
+static void prepare(const bench_case *c)
 {
-    for (int32_t i = 0; i < count; i++) {
+    uint32_t seed = c->seed;
+    float *floats = AT(0U);
+    for (uint32_t i = 0U; i < c->nbytes / 4U; i++) {
         seed = seed * 1664525U + 1013904223U;
-        to[i] = (float)(int32_t)seed * 0x1p-31F;
+        floats[i] = c->low + (1.0F - c->low) * (float)(seed >> 8) * 0x1p-24F;
+    }
+    static const uint32_t specials[7] = {0x7FC00000U, 0x80000000U, 0U,         0x7F800000U,
+                                         0xFF800000U, 0xFFC00001U, 0x7F800000U};
+    uint32_t *words = AT(0U);
+    for (uint32_t i = 0U; c->odd != 0U && i < c->nbytes / 4U; i += 1U + (i * 7U + seed % 5U) % 9U) {
+        words[i] = specials[i % 7U];
+    }
+    int32_t *integers = AT(c->integers_at);
+    for (uint32_t i = 0U; i < c->integers; i++) {
+        integers[i] = (int32_t)(i % c->below);
+    }
+    uint8_t *octets = AT(c->octets_at);
+    for (uint32_t i = 0U; i < c->octets; i++) {
+        octets[i] = (uint8_t)(i % c->below);
     }
 }
 
-static void fill_bias(void)
-{
-    for (int32_t j = 0; j < 512; j++) {
-        bias[j] = (float)(j - 256) * 0x1p-9F;
-    }
-}
-
-static void prepare(int32_t floats, uint32_t i)
-{
-    fill(buffer_a, floats, 1U + i);
-    fill(buffer_b, floats, 2U + i);
-    fill(buffer_c, floats, 3U + i);
-    fill_bias();
-    for (int32_t j = 0; j < 512; j++) {
-        labels[j] = j % 10;
-    }
-    for (int32_t j = 0; j < floats; j++) {
-        winners[j] = (uint8_t)(j % 4);
-    }
-}
-
+#if BENCH_VERIFY
 /* FNV-1a over everything a kernel may write, word by word. */
-static uint32_t hash_of(const void *from, uint32_t words, uint32_t hash)
+static uint32_t hash_of_results(const bench_case *c)
 {
-    const uint32_t *word = from;
-    for (uint32_t i = 0U; i < words; i++) {
+    const uint32_t *word = AT(0U);
+    uint32_t hash = 2166136261U;
+    for (uint32_t i = 0U; i < c->nbytes / 4U; i++) {
         hash = (hash ^ word[i]) * 16777619U;
     }
     return hash;
 }
 
-static uint32_t hash_of_results(uint32_t floats)
+/* 1 when the kernel and the plain kernel leave the same bits everywhere, or there is no plain. */
+static uint32_t agrees(const bench_case *c)
 {
-    uint32_t hash = hash_of(buffer_c, floats, 2166136261U);
-    hash = hash_of(bias, 512U, hash);
-    return hash_of(winners, floats / 4U, hash);
+    c->fast();
+    const uint32_t hash = hash_of_results(c);
+    if (c->plain == 0) {
+        return 1U;
+    }
+    prepare(c);
+    c->plain();
+    return (hash == hash_of_results(c)) ? 1U : 0U;
 }
+#endif
 
-/* 1 when the kernel and the plain kernel leave the same bits everywhere. */
-static uint32_t agrees(const bench_case *c, uint32_t i)
+static void put(const bench_case *c, uint32_t first, uint32_t second)
 {
-    run(c, c->kernel);
-    const uint32_t hash = hash_of_results((uint32_t)c->floats);
-    prepare(c->floats, i);
-    run(c, c->plain);
-    return (hash == hash_of_results((uint32_t)c->floats)) ? 1U : 0U;
+    (void)semihosting(SYS_WRITE0, c->name);
+    (void)semihosting(SYS_WRITE0, " ");
+    put_number(first);
+    (void)semihosting(SYS_WRITE0, " ");
+    put_number(second);
+    (void)semihosting(SYS_WRITE0, "\n");
 }
 
 static __attribute__((noinline)) void run_all(void)
@@ -199,12 +142,14 @@ static __attribute__((noinline)) void run_all(void)
     SYST_CSR = 5U;
     for (uint32_t i = 0U; i < sizeof(bench_cases) / sizeof(bench_cases[0]); i++) {
         const bench_case *c = &bench_cases[i];
-        prepare(c->floats, i);
-        const uint32_t answer = (c->plain != 0) ? agrees(c, i) : ticks_of(c, c->repeats);
-        (void)semihosting(SYS_WRITE0, c->name);
-        (void)semihosting(SYS_WRITE0, " ");
-        put_number(answer);
-        (void)semihosting(SYS_WRITE0, "\n");
+        prepare(c);
+#if BENCH_VERIFY
+        put(c, 0U, agrees(c));
+#else
+        const uint32_t fast = ticks_of(c->fast, c->repeats);
+        prepare(c);
+        put(c, fast, (c->plain != 0) ? ticks_of(c->plain, 1U) : 0U);
+#endif
     }
     stop(EXIT_OK);
 }

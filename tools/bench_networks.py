@@ -1,10 +1,14 @@
-"""Instructions per multiply-add of whole training steps, and docs/kernels.md with the peers beside.
+"""Instructions per multiply-add of whole training steps and of inference, on three cores.
 
     python tools/make_zoo.py --out out/zoo
-    python tools/bench_networks.py --zoo out/zoo       builds, counts, rewrites the page
+    python tools/bench_networks.py --zoo out/zoo --update    counts everything, rewrites the figures
+    python tools/bench_networks.py --check --only digits     fails on a regression over 2 %
+    python tools/bench_networks.py --profile --only digits   where the instructions of a step go
 
-Every network is built by the pipeline for ``qemu-mps2-an500`` (Cortex-M7) and one step is run in
-QEMU with ``-icount shift=0``. MACs are those of forward, data gradients and weight gradients.
+Every network is built by the pipeline, with the plan that keeps every activation, and one step and
+one evaluation run in QEMU with ``-icount shift=0``. Beside them the same program with the plain
+kernels of tests/host/reference_kernels.c. The boards are those with room for large networks; a
+count depends on the core alone. MACs are those of forward, data gradients and weight gradients.
 """
 
 from __future__ import annotations
@@ -13,152 +17,236 @@ import argparse
 import json
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from bench_kernels import BASELINE, CORES, all_cases
+import bench_figures
+import bench_kernels
+from bench_recurrent import cases_of, types
 from make_digits import make_model
 
-from poet_mcu.pipeline.build import build
-from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step
+from poet_mcu.board.load import load_board
+from poet_mcu.board.schema import Board
+from poet_mcu.cost.compute import node_cycles
+from poet_mcu.ir.graph import Graph
+from poet_mcu.ops.table import OPERATORS
+from poet_mcu.pipeline.build import GENERATED, build, runtime_sources
+from poet_mcu.pipeline.instructions import (
+    instructions_of_evaluation,
+    instructions_of_step,
+    macs_of_step,
+)
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.prepare import Prepared, prepare
 from poet_mcu.pipeline.target import open_folder
 from poet_mcu.pipeline.validate import batches
+from poet_mcu.toolchain.build import compile_program
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "kernels.md"
-COUNTS = ROOT / "tools" / "bench_networks.json"
-BOARD = "qemu-mps2-an500"
+FIGURES = ROOT / "tools" / "bench_networks.json"
+PLAIN = ROOT / "tests" / "host" / "reference_kernels.c"
+BOARDS = {"m7": "qemu-mps2-an500", "m4f": "qemu-mps2-an386", "m55": "qemu-mps3-an547"}
 
 
 @dataclass(frozen=True)
 class Network:
-    """One training step: a file of the zoo ('' for the digits example), batch, loss."""
+    """A network to train: a file of the zoo, or the side of the digits network's pictures."""
 
     title: str
-    file: str
-    batch: int
+    file: str = ""
+    side: int = 0
+    batch: int = 1
     loss: str = "cross-entropy"
 
 
 NETWORKS = (
-    Network("digits CNN, batch 1", "", 1),
-    Network("digits CNN, batch 16", "", 16),
-    Network("autoencoder, batch 1", "autoencoder_folded.onnx", 1, "mse"),
-    Network("autoencoder, batch 8", "autoencoder_folded.onnx", 8, "mse"),
-    Network("ResNet-8, batch 1", "resnet8_folded.onnx", 1),
-    Network("DS-CNN, batch 1", "ds_cnn_folded.onnx", 1),
-    Network("MobileNetV1 x0.25 96x96, batch 1", "mobilenet_folded.onnx", 1),
+    Network("ResNet-8", "resnet8_folded.onnx"),
+    Network("DS-CNN", "ds_cnn_folded.onnx"),
+    Network("MobileNetV1 x0.25 96x96", "mobilenet_folded.onnx"),
+    Network("LeNet-like 28x28", side=28),
+    Network("digits CNN, batch 1", side=8),
+    Network("digits CNN, batch 16", side=8, batch=16),
+    Network("autoencoder, batch 1", "autoencoder_folded.onnx", loss="mse"),
+    Network("autoencoder, batch 8", "autoencoder_folded.onnx", batch=8, loss="mse"),
 )
-
-#: counted once with QEMU -M mps2-an500, gcc 12.2 -O3: peer, work, instructions, MACs
-PEERS = (
-    ("AIfES 2.2", "training step of the digits CNN, batch 1", 2_312_960, 66_400),
-    ("onnx2c", "inference of the digits CNN", 203_040, 23_700),
-    ("onnx2c", "inference of ResNet-8", 117_523_720, 12_500_000),
-    ("onnx2c", "inference of DS-CNN", 19_062_240, 2_550_000),
-    ("onnx2c", "inference of MobileNetV1 x0.25", 52_016_200, 7_490_000),
-    ("onnx2c", "inference of an autoencoder", 2_865_320, 264_000),
-    ("PULP-TrainLib", "conv 3x3 16 to 32, 16x16, forward", 2_890_040, 1_180_000),
-    ("PULP-TrainLib", "the same, weight gradient", 2_237_880, 1_180_000),
-    ("PULP-TrainLib", "the same, input gradient", 3_378_960, 1_180_000),
-    ("plain 4x4 blocked C", "matrix product 64x64x64", 481_200, 262_144),
-)
+Row = dict[str, int]
 
 
-def count(network: Network, zoo: Path) -> dict[str, int]:
-    """``instructions`` and ``macs`` of one step."""
+def predicted(graph: Graph, board: Board) -> int:
+    """What the board's cost table says of the graph, in cycles; here instructions."""
+    cycles = 0.0
+    for node in graph.nodes:
+        inputs, outputs = types(graph, node.inputs), types(graph, node.outputs)
+        cycles += node_cycles(OPERATORS[node.op].cost(inputs, outputs, node.attrs), board)
+    return round(cycles)
+
+
+def model_of(network: Network, zoo: Path, scratch: Path) -> Path:
+    """The network's file; what is no file of the zoo is written to ``scratch``."""
+    if network.file:
+        return zoo / network.file
+    path = scratch / "digits.onnx"
+    onnx.save(make_model(side=network.side), str(path))
+    return path
+
+
+def prepared_of(network: Network, core: str, zoo: Path) -> Prepared:
+    """The graphs without a build."""
     with tempfile.TemporaryDirectory(prefix="poet-bench-") as scratch:
-        model = zoo / network.file
-        if not network.file:
-            model = Path(scratch) / "digits.onnx"
-            onnx.save(make_model(), str(model))
-        options = Options(model, BOARD, batch=network.batch, loss=network.loss, strategy="keep-all")
-        out = Path(scratch) / "build"
+        model = model_of(network, zoo, Path(scratch))
+        return prepare(Options(model, BOARDS[core], batch=network.batch, loss=network.loss))
+
+
+def predict_again(figures: dict[str, dict[str, Row]], zoo: Path) -> None:
+    """Put what the cost tables say now into committed figures."""
+    for core, rows in figures.items():
+        board = load_board(BOARDS[core])
+        for network in NETWORKS:
+            prepared = prepared_of(network, core, zoo)
+            rows[f"training: {network.title}"]["predicted"] = predicted(prepared.train, board)
+            rows[f"inference: {network.title}"]["predicted"] = predicted(prepared.evaluation, board)
+
+
+def use_plain_kernels(folder: Path, board: Board) -> None:
+    """Replace the firmware of a build by one whose schedule calls the plain kernels."""
+    schedule = folder / "src" / "poet_schedule.c"
+    text = schedule.read_text(encoding="utf-8")
+    schedule.write_text(f'#include "plain_names.h"\n{text}', encoding="utf-8")
+    names = [f"src/{name}" for name in GENERATED if name.endswith(".c")] + runtime_sources(board)
+    compile_program(
+        board,
+        [*(folder / name for name in names), PLAIN],
+        [folder / "src", ROOT / "firmware" / "include", PLAIN.parent],
+        folder / "firmware.elf",
+        linker_script=folder / "linker.ld",
+    )
+
+
+def count(network: Network, core: str, zoo: Path, *, plain: bool = True) -> dict[str, Row]:
+    """Rows 'training: ...' and 'inference: ...': instructions, macs, predicted and plain ones."""
+    with tempfile.TemporaryDirectory(prefix="poet-bench-") as scratch:
+        model, out = model_of(network, zoo, Path(scratch)), Path(scratch) / "build"
+        options = Options(
+            model, BOARDS[core], batch=network.batch, loss=network.loss, strategy="keep-all"
+        )
         build(options, out)
         opened = open_folder(out)
         prepared = opened.prepared()
-        return {
-            "instructions": instructions_of_step(opened, batches(prepared, None, 1)[0]),
-            "macs": macs_of_step(prepared.train),
+        batch = batches(prepared, None, 1)[0]
+        graphs = {"training": prepared.train, "inference": prepared.evaluation}
+        rows = {
+            name: {"macs": macs_of_step(graph), "predicted": predicted(graph, opened.board)}
+            for name, graph in graphs.items()
         }
+        folders = {"instructions": opened}
+        if plain:
+            apart = Path(scratch) / "plain"
+            build(replace(options, fuse=False), apart)  # there are no plain fused kernels
+            use_plain_kernels(apart, opened.board)
+            folders["plain"] = open_folder(apart)
+        for key, folder in folders.items():
+            rows["training"][key] = instructions_of_step(folder, batch)
+            rows["inference"][key] = instructions_of_evaluation(folder, batch[0])
+    return {f"{name}: {network.title}": row for name, row in rows.items()}
 
 
-def network_rows(counts: dict[str, dict[str, int]]) -> list[str]:
-    rows = ["| training step | instructions | MACs | per MAC |", "|---|---:|---:|---:|"]
-    for title, one in counts.items():
-        ratio = one["instructions"] / one["macs"]
-        rows.append(f"| {title} | {one['instructions']:,} | {one['macs']:,} | {ratio:.2f} |")
-    return rows
+def line(core: str, name: str, row: Row) -> str:
+    """What is printed as soon as a row is known."""
+    plain = f", plain {row['plain'] / row['macs']:.2f}" if "plain" in row else ""
+    ratio = row["instructions"] / row["predicted"]
+    per = row["instructions"] / row["macs"]
+    return f"{core:4} {name:46} {per:6.2f} per MAC{plain}; measured / predicted {ratio:.2f}"
 
 
-def peer_rows() -> list[str]:
-    rows = ["| peer | what | instructions | MACs | per MAC |", "|---|---|---:|---:|---:|"]
-    for name, what, instructions, macs in PEERS:
-        rows.append(
-            f"| {name} | {what} | {instructions:,} | {macs:,} | {instructions / macs:.1f} |"
-        )
-    return rows
+def measure(
+    networks: Sequence[Network], cores: Sequence[str], zoo: Path, jobs: int, *, plain: bool
+) -> dict[str, dict[str, Row]]:
+    """Core -> row -> figures; each row is printed as it comes."""
+    work = [(network, core) for core in cores for network in networks]
+    figures: dict[str, dict[str, Row]] = {core: {} for core in cores}
+    with ThreadPoolExecutor(jobs) as pool:
+        counted = pool.map(lambda one: count(*one, zoo, plain=plain), work)
+        for (_, core), rows in zip(work, counted, strict=True):
+            figures[core] |= rows
+            for name, row in rows.items():
+                print(line(core, name, row), file=sys.stderr, flush=True)
+    return figures
 
 
-def kernel_rows(results: dict[str, dict[str, int]]) -> list[str]:
-    names = [core.name for core in CORES]
-    rows = [f"| kernel | MACs | {' | '.join(names)} |", "|---|---:|" + "---:|" * len(names)]
-    for case in all_cases():
-        if case.macs:
-            per = " | ".join(f"{results[name][case.name] / case.macs:.2f}" for name in names)
-            rows.append(f"| {case.name} | {case.macs:,} | {per} |")
-    return rows
+def profile(network: Network, core: str, zoo: Path) -> str:
+    """Where the instructions go: nodes of both graphs by kernel, each node counted alone."""
+    prepared = prepared_of(network, core, zoo)
+    lines = []
+    for name, graph in (("training", prepared.train), ("inference", prepared.evaluation)):
+        cases = cases_of(graph, "node")
+        machine = next(one for one in bench_kernels.CORES if one.name == core)
+        counts = bench_kernels.count(machine, cases)
+        spent: dict[str, list[int]] = {}
+        for case in cases:
+            row = spent.setdefault(case.kernel.function, [0, 0, 0])
+            for i, value in enumerate((1, counts[case.name].instructions, case.cost.macs)):
+                row[i] += value
+        total = sum(row[1] for row in spent.values())
+        lines.append(f"{core} {name}: {network.title}: {total} instructions in kernels")
+        for function, (calls, used, macs) in sorted(spent.items(), key=lambda kv: -kv[1][1]):
+            per = f"{used / macs:8.2f} per MAC" if macs else ""
+            lines.append(f"  {used / total:6.1%} {used:>10} {calls:>4} x {function:32}{per}")
+    return "\n".join(lines)
 
 
-def page(counts: dict[str, dict[str, int]], results: dict[str, dict[str, int]]) -> str:
-    """The text of docs/kernels.md."""
-    parts = [
-        "# Instructions per multiply-add",
-        "",
-        "Written by tools/bench_networks.py: do not edit by hand. Counted in QEMU with",
-        "`-icount shift=0`: instructions, exact and repeatable, not cycles of silicon.",
-        "",
-        "## Whole training steps on a Cortex-M7",
-        "",
-        "Forward, backward, SGD; the networks' batch normalizations folded; keep-all plan. MACs of",
-        "positions in the padding are counted (`Operator.cost`).",
-        "",
-        *network_rows(counts),
-        "",
-        "## Peers, counted the same way",
-        "",
-        *peer_rows(),
-        "",
-        "## Kernels",
-        "",
-        "Here MACs of positions in the padding are not counted. `m3` is soft float.",
-        "",
-        *kernel_rows(results),
-    ]
-    return "\n".join(parts) + "\n"
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--zoo", type=Path, default=ROOT / "out" / "zoo")
+    parser.add_argument("--only", default="", help="networks whose title contains this")
+    parser.add_argument("--core", action="append", choices=list(BOARDS))
+    parser.add_argument("--jobs", type=int, default=2, help="networks at the same time (2)")
+    parser.add_argument("--no-plain", action="store_true", help="do not count the plain kernels")
+    parser.add_argument("--profile", action="store_true", help="instructions by kernel instead")
+    parser.add_argument(
+        "--predict", action="store_true", help="count nothing, renew what the cost tables say"
+    )
+    parser.add_argument("--json", action="store_true", help="one object on stdout")
+    parser.add_argument("--check", action="store_true", help="fail on a regression over 2 %%")
+    parser.add_argument("--update", action="store_true", help="rewrite the committed figures")
+    return parser.parse_args()
 
 
 def main() -> int:
-    """0; the page and the counts are rewritten."""
-    parser = argparse.ArgumentParser(description="training steps, instructions per MAC")
-    parser.add_argument("--zoo", type=Path, default=ROOT / "out" / "zoo")
-    parser.add_argument("--only", default="", help="networks whose title contains this")
-    parser.add_argument("--page", action="store_true", help="no counting: only write the page")
-    options = parser.parse_args()
-    counts: dict[str, dict[str, int]] = {}
-    if COUNTS.is_file():
-        counts = json.loads(COUNTS.read_text(encoding="utf-8"))
-    for network in NETWORKS:
-        if not options.page and options.only in network.title:
-            counts[network.title] = count(network, options.zoo)
-            print(network.title, counts[network.title], file=sys.stderr, flush=True)
-    COUNTS.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
-    results = json.loads(BASELINE.read_text(encoding="utf-8"))
-    PAGE.write_text(page(counts, results), encoding="utf-8")
+    """0, or 1 with --check when something needs over 2 % more than committed."""
+    options = arguments()
+    networks = [one for one in NETWORKS if options.only in one.title]
+    missing = [n.file for n in networks if n.file and not (options.zoo / n.file).is_file()]
+    if missing:
+        print(
+            f"{options.zoo / missing[0]}: expected a network, got no such file; run "
+            f"tools/make_zoo.py --out {options.zoo}, or choose others with --only",
+            file=sys.stderr,
+        )
+        return 2
+    plain = not (options.no_plain or options.check)
+    cores = options.core or list(BOARDS)
+    if options.predict:
+        kept = bench_figures.load(FIGURES)
+        predict_again(kept, options.zoo)
+        bench_figures.save(FIGURES, kept)
+        return 0
+    if options.profile:
+        for core in cores:
+            for network in networks:
+                print(profile(network, core, options.zoo), flush=True)
+        return 0
+    figures = measure(networks, cores, options.zoo, options.jobs, plain=plain)
+    if options.json:
+        print(json.dumps(figures, indent=1))
+    if options.update:
+        bench_figures.save(FIGURES, figures)
+    if options.check:
+        return bench_figures.check(figures, FIGURES)
     return 0
 
 

@@ -3,9 +3,10 @@
     python tools/bench_kernels.py --update     counts; writes tools/bench_kernels.json
     python tools/fit_costs.py                  fits; rewrites boards/cost/cortex_*.toml
 
-For every kernel family the prices of mac, element, transcendental and call that come nearest to the
-counts of the benchmark's cases, as a factor, none of them negative. One instruction is taken
-as one cycle, which is true for QEMU with -icount and for no silicon.
+For every kernel family the prices of mac, element, transcendental and call that come nearest to
+the counts of the benchmark's cases, as a factor, none of them negative. What nearly every network
+is made of counts most; the rest decides what that leaves open, as the price of a transcendental
+call. One instruction is taken as one cycle, which is true for QEMU with -icount and for no silicon.
 """
 
 from __future__ import annotations
@@ -14,53 +15,39 @@ import argparse
 import itertools
 import json
 import sys
-from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from bench_kernels import BASELINE, Case, all_cases
+from bench_cases import Case, common_cases
+from bench_kernels import FIGURES
+from bench_recurrent import every_case
 
 from poet_mcu.board.schema import KERNEL_FAMILIES
-from poet_mcu.ops.operator import Cost
 
 FOLDER = Path(__file__).resolve().parents[1] / "boards" / "cost"
+RARE = 0.02  # weight of a case that is not among the common ones
 FEATURES = ("mac", "element", "transcendental", "call")
 #: core of the benchmark -> table, what it is, measured on the very core of the boards
 TABLES = {
     "m3": [("cortex_m3_soft", "a Cortex-M3 without FPU, libgcc soft float", True)],
-    "m4f": [("cortex_m4f", "a Cortex-M4 with single-precision FPU, fused multiply-add", True)],
+    "m4f": [("cortex_m4f", "a Cortex-M4 with single-precision FPU, multiply and add apart", True)],
     "m7": [
         ("cortex_m7", "a Cortex-M7 with FPU, fused multiply-add", True),
-        ("cortex_m55_scalar", "a Cortex-M55 without use of MVE; numbers of the Cortex-M7", False),
     ],
+    "m55": [("cortex_m55", "a Cortex-M55 with MVE vectors", True)],
 }
 
 
-def features(case: Case) -> Cost:
-    """What the operator's cost() counts for this case (poet_mcu/ops)."""
-    shape = case.shape
-    if case.function.startswith("conv2d"):
-        n, c, m, kh, kw = shape[0], shape[1], shape[4], shape[7], shape[8]
-        macs = n * m * shape[5] * shape[6] * (c // shape[15]) * kh * kw
-        elements = case.elements
-        if case.function == "conv2d_bwd_w":
-            elements = m * (c // shape[15]) * kh * kw
-        return Cost(case.family, macs, elements)
-    if case.function == "channel_sum":
-        return Cost("elementwise", elements=case.elements)
-    if case.function == "maxpool2d_fwd":
-        return Cost("pool", elements=case.elements * shape[5] * shape[6])
-    if case.function == "maxpool2d_bwd":
-        return Cost("pool", elements=shape[0] * shape[1] * shape[2])
-    if case.function == "softmax_xent":
-        return Cost("loss", elements=case.elements, transcendental=case.elements + shape[0])
-    return Cost(case.family, case.macs, case.elements)
-
-
-def fit(rows: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def fit(
+    rows: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64] | None = None,
+) -> npt.NDArray[np.float64]:
     """Non-negative prices with the least squared logarithm of price over count; rows [cases, 4].
 
     Near the answer (p - c)^2 / (p c) is log(p / c)^2, so the linear problem is solved again and
@@ -68,8 +55,9 @@ def fit(rows: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> npt.N
     """
     predicted = counts
     prices = np.zeros(rows.shape[1])
+    of_case = np.ones(len(counts)) if weights is None else np.sqrt(weights)
     for _ in range(50):
-        weight = 1 / np.sqrt(np.maximum(predicted, 1) * counts)
+        weight = of_case / np.sqrt(np.maximum(predicted, 1) * counts)
         prices = _nonnegative(rows * weight[:, None], counts * weight)
         predicted = rows @ prices
     return prices
@@ -91,23 +79,34 @@ def _nonnegative(
     return best
 
 
-def family_table(
-    counts: dict[str, int], cases: list[Case]
-) -> dict[str, tuple[list[float], int, float, float]]:
-    """Family -> (prices, cases, median and largest factor between price and count)."""
-    rows: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-    values: dict[str, list[float]] = defaultdict(list)
-    for case in cases:
-        cost = features(case)
-        rows[cost.family].append((cost.macs, cost.elements, cost.transcendental, 1))
-        values[cost.family].append(counts[case.name])
+@dataclass(frozen=True)
+class Fitted:
+    """Prices of a family, and by which factor they miss the common cases and all cases."""
+
+    prices: tuple[float, ...]
+    common: tuple[float, ...]
+    every: tuple[float, ...]
+
+
+def family_table(counts: dict[str, int], cases: list[Case]) -> dict[str, Fitted]:
+    """Family -> its row of the table; cases without a count are left out."""
+    common = {case.name for case in common_cases()}
     table = {}
     for family in KERNEL_FAMILIES:
-        matrix, wanted = np.array(rows[family], float), np.array(values[family], float)
-        prices = np.array([float(f"{price:.4g}") for price in fit(matrix, wanted)])
-        errors = np.exp(np.abs(np.log(matrix @ prices / wanted)))
-        summary = (float(np.median(errors)), float(errors.max()))
-        table[family] = (prices.tolist(), len(wanted), *summary)
+        used = [
+            case
+            for case in cases
+            # What ends in an update is priced by two rows.
+            if case.cost.family == family and case.cost.then is None and case.name in counts
+        ]
+        costs = [case.cost for case in used]
+        matrix = np.array([(c.macs, c.elements, c.transcendental, 1) for c in costs], float)
+        wanted = np.array([counts[case.name] for case in used], float)
+        usual = np.array([case.name in common for case in used])
+        weights = np.where(usual, 1.0, RARE)
+        prices = tuple(float(f"{price:.4g}") for price in fit(matrix, wanted, weights))
+        errors = np.exp(np.abs(np.log(matrix @ np.array(prices) / wanted)))
+        table[family] = Fitted(prices, tuple(errors[usual].tolist()), tuple(errors.tolist()))
     return table
 
 
@@ -117,26 +116,31 @@ def render(title: str, counts: dict[str, int], cases: list[Case], *, measured: b
         f"# Kernels on {title}.",
         "# Written by tools/fit_costs.py: do not edit by hand.",
     ]
-    for family, (prices, cases_used, median, worst) in family_table(counts, cases).items():
+    for family, fitted in family_table(counts, cases).items():
         lines += ["", f"[cost.{family}]"]
         lines += [
-            f"cycles_per_{name} = {price!r}" for name, price in zip(FEATURES, prices, strict=True)
+            f"cycles_per_{name} = {price!r}"
+            for name, price in zip(FEATURES, fitted.prices, strict=True)
         ]
         lines.append(f"estimated = {'false' if measured else 'true'}")
         lines.append(
             'source = """Instructions counted by tools/bench_kernels.py in QEMU (gcc -O2). \\'
         )
         lines.append(
-            f"Fit over {cases_used} cases: off by a factor of {median:.2f} in the median, \\"
+            f"Off by a factor of {median(fitted.common):.2f} in the median and "
+            f"{max(fitted.common):.2f} at most over {len(fitted.common)} common \\"
         )
-        lines.append(f'{worst:.2f} at most. 1 instruction is taken as 1 cycle."""')
+        lines.append(
+            f"cases, {median(fitted.every):.2f} and {max(fitted.every):.2f} over all "
+            f'{len(fitted.every)}. 1 instruction is taken as 1 cycle."""'
+        )
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """0, or 2 without counts."""
     parser = argparse.ArgumentParser(description="cost tables from counted instructions")
-    parser.add_argument("--counts", type=Path, default=BASELINE, help="(tools/bench_kernels.json)")
+    parser.add_argument("--counts", type=Path, default=FIGURES, help="(tools/bench_kernels.json)")
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder to write (boards/cost)")
     options = parser.parse_args(arguments)
     try:
@@ -148,10 +152,13 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    results = found.get("instructions", found)
+    results = {
+        core: {name: row["instructions"] for name, row in rows.items()}
+        for core, rows in found.items()
+    }
     for core, tables in TABLES.items():
         for name, title, measured in tables:
-            text = render(title, results[core], all_cases(), measured=measured)
+            text = render(title, results[core], every_case(), measured=measured)
             (options.out / f"{name}.toml").write_text(text, encoding="utf-8", newline="\n")
             print(f"{name}.toml: from {len(results[core])} counts of {core}")
     return 0

@@ -15,14 +15,15 @@ Arrays = dict[str, npt.NDArray[np.generic]]
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "examples" / "digits" / "digits_cnn.onnx"
 SEED = 20220714
+SIDE = 8  # of the digits' pictures
 OPSET = 17
 IR_VERSION = 8
 
 
-def make_weights(seed: int = SEED) -> dict[str, npt.NDArray[np.float32]]:
+def make_weights(seed: int = SEED, side: int = SIDE) -> dict[str, npt.NDArray[np.float32]]:
     """Start values: normal with deviation sqrt(2 / fan-in), biases zero (He et al. 2015)."""
     rng = np.random.default_rng(seed)
-    shapes = {"conv1": (8, 1, 3, 3), "conv2": (16, 8, 3, 3), "fc": (10, 64)}
+    shapes = {"conv1": (8, 1, 3, 3), "conv2": (16, 8, 3, 3), "fc": (10, (side // 4) ** 2 * 16)}
     tensors = {}
     for name, shape in shapes.items():
         deviation = np.sqrt(2.0 / np.prod(shape[1:]))
@@ -31,8 +32,8 @@ def make_weights(seed: int = SEED) -> dict[str, npt.NDArray[np.float32]]:
     return tensors
 
 
-def make_model(seed: int = SEED) -> onnx.ModelProto:
-    """Conv, Relu, MaxPool, twice, then Flatten and Gemm: [N, 1, 8, 8] to logits [N, 10]."""
+def make_model(seed: int = SEED, side: int = SIDE) -> onnx.ModelProto:
+    """Conv, Relu, MaxPool, twice, then Flatten and Gemm: [N, 1, side, side] to logits [N, 10]."""
     pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
     conv = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     rows = [
@@ -49,9 +50,9 @@ def make_model(seed: int = SEED) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "digits_cnn",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 1, 8, 8])],
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 1, side, side])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 10])],
-        [numpy_helper.from_array(array, name) for name, array in make_weights(seed).items()],
+        [numpy_helper.from_array(array, name) for name, array in make_weights(seed, side).items()],
     )
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION

@@ -184,5 +184,5 @@ float poet_sigmoidf(float x)
 
 float poet_sqrtf(float x)
 {
-    return (x != x) ? x : poet_root_by_integers(x);
+    return (x != x) ? x : (x < 0.0F) ? poet_float_of(0x7FC00000U) : poet_root(x);
 }

@@ -42,6 +42,7 @@ void poet_on_checkpoint(poet_session *self, const poet_link_request *request)
             poet_reply_error(&self->reply, (poet_status)fault.status, &fault);
             return;
         }
+        self->fault.status = (int32_t)POET_OK; /* the step's own checkpoint has been made good */
     }
     poet_reply_begin(&self->reply);
     poet_link_put_u32(&self->reply.link, self->card.sequence);

@@ -47,12 +47,13 @@ static void end_transfer(poet_page_store *pages)
     }
 }
 
-/* What the kernels of an update need to know of it. */
+/* What kernels need to know of the step and of its update. */
 static void prepare_update(poet_run *run, const poet_step_order *order)
 {
     const poet_training *const training = order->training;
     const uint32_t steps = (training->accumulate == 0u) ? 1u : training->accumulate;
     const uint32_t updates = order->step / steps;
+    run->step = order->step;
     run->update = (order->step % steps == steps - 1u) ? 1u : 0u;
     run->lr = order->lr * poet_lr_factor(training, updates);
     run->bias1 = poet_bias_correction(training->complement1, updates + 1u);

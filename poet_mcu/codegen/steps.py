@@ -16,6 +16,7 @@ _SPELLED = {
     OperandKind.LEARNING_RATE: "run->lr",
     OperandKind.BIAS_1: "run->bias1",
     OperandKind.BIAS_2: "run->bias2",
+    OperandKind.STEP: "run->step",
 }
 _TRANSFER = {
     Opcode.PAGE_OUT: ("poet_page_out(run->pages, {page}u, AT({place}))", "page out"),

@@ -93,12 +93,17 @@ class Context:
     opset: int
     trainable: Callable[[str], bool]
     batchnorm: str = "auto"
+    dropout: str = "model"
+    seed: int = 0
+    dropouts: int = 0
     env: dict[str, Entry] = field(default_factory=dict)
     consumers: dict[str, list[onnx.NodeProto]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)
     outputs: frozenset[str] = frozenset()
     weights: dict[str, Value | None] = field(default_factory=dict)
     identity_copies: dict[str, str] = field(default_factory=dict)
+    #: weights of one element that only arithmetic reads: more often a formula's than learned
+    numbers: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     fuse_softmax: bool = True
     fuse_sigmoid: bool = False

@@ -12,6 +12,7 @@ from poet_mcu.errors import ModelError
 from poet_mcu.frontend import (
     lower_conv_transpose,
     lower_dense,
+    lower_dropout,
     lower_elementwise,
     lower_layout,
     lower_matmul,
@@ -44,7 +45,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Cast": Lowering(lower_shape.lower_cast, 28),
         "Constant": Lowering(lower_shape.lower_constant, 25),
         "Conv": Lowering(lower_window.lower_conv, 22),
-        "Dropout": Lowering(lower_shape.lower_dropout, 22),
+        "Dropout": Lowering(lower_dropout.lower_dropout, 22),
         "Flatten": Lowering(lower_shape.lower_flatten, 25),
         "Gemm": Lowering(lower_matmul.lower_gemm, 13),
         "Identity": Lowering(lower_shape.lower_identity, 25),
@@ -125,6 +126,7 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "Slice": Lowering(lower_layout.lower_slice, 13),
         "SpaceToDepth": Lowering(lower_layout.lower_space_to_depth, 28),
         "Split": Lowering(lower_layout.lower_split, 18),
+        "Tile": Lowering(lower_layout.lower_tile, 13),
         "Upsample": Lowering(lower_resize.lower_resize, 10),
     }
 )

@@ -50,10 +50,11 @@ def gemm_c(
     c = ctx.entry(name)
     if isinstance(c, Tensor):
         _check_c(name, c.array.shape, shape)
+        if not c.array.ndim:
+            c = Tensor(c.array.reshape(1))  # a constant, as everywhere without axes
         if not ctx.trained(c):
             c, beta = _ready_c(c, beta, shape[1] if row else 0), 1.0
-        flat = row or not c.array.ndim
-        value = ctx.weight(name, c, (c.array.size,) if flat else None)
+        value = ctx.weight(name, c, (c.array.size,) if row else None)
     else:
         value = ctx.activation(name)
         _check_c(name, value.shape, shape)

@@ -151,6 +151,26 @@ def expanded(ctx: Context, node: onnx.NodeProto, x: Value, shape: tuple[int, ...
     return ctx.builder.emit("expand", (view,), {"shape": shape}, name, node.name or name)[0]
 
 
+def lower_tile(ctx: Context, node: onnx.NodeProto) -> None:
+    """Tile: a new axis beside each that is repeated, expanded, and run together with it."""
+    x = ctx.activation(node.input[0])
+    repeats = ctx.ints(node.input[1], "the repeats")
+    if len(repeats) != len(x.shape) or min(repeats, default=1) < 1:
+        raise ModelError(
+            f"expected a repeat of 1 or more for each of {list(x.shape)}, got {list(repeats)}; "
+            "export again"
+        )
+    apart: list[int] = []
+    full: list[int] = []
+    for size, count in zip(x.shape, repeats, strict=True):
+        apart += [size] if 1 in (size, count) else [1, size]
+        full += [size * count] if 1 in (size, count) else [count, size]
+    view = ctx.builder.view(x, tuple(apart), f"{node.output[0]}_apart")
+    wide = expanded(ctx, node, view, tuple(full))
+    shape = tuple(size * count for size, count in zip(x.shape, repeats, strict=True))
+    ctx.show(node, wide, shape)
+
+
 def transposed(
     ctx: Context, node: onnx.NodeProto, x: Value, perm: Sequence[int], name: str = ""
 ) -> Value:

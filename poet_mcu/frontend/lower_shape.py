@@ -153,24 +153,6 @@ def lower_constant(ctx: Context, node: onnx.NodeProto) -> None:
     ctx.env[name] = Tensor(array, (name,) if is_weight else ())
 
 
-def lower_dropout(ctx: Context, node: onnx.NodeProto) -> None:
-    """Dropout of an evaluated model: another name for its input."""
-    if len(node.output) > 1 and (
-        ctx.consumers.get(node.output[1]) or node.output[1] in ctx.outputs
-    ):
-        raise ModelError(
-            f"expected Dropout without its mask, got '{node.output[1]}' in use; "
-            "export in evaluation mode"
-        )
-    if len(node.input) > 2 and node.input[2]:
-        mode = ctx.tensor(node.input[2], "training_mode").array
-        if mode.size != 1 or bool(mode.ravel()[0]):
-            raise ModelError(
-                "expected training_mode=false, got true; export in evaluation mode (model.eval())"
-            )
-    ctx.env[node.output[0]] = ctx.entry(node.input[0])
-
-
 def lower_cast(ctx: Context, node: onnx.NodeProto) -> None:
     """Cast of an activation to the type it has, or of indices to other integers: another name."""
     target = attribute(node, "to", 0)

@@ -1,4 +1,4 @@
-"""Reads an ONNX file: is it one, is it whole, is it of a version we know."""
+"""Reads a model file: is it one, is it whole, is it of a version we know."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.external import load_external
 from poet_mcu.frontend.problems import node_label, node_op
+from poet_mcu.frontend.tflite_file import MAGIC
+from poet_mcu.frontend.tflite_import import BATCH_KEY, onnx_of_tflite
 
 OLDEST_OPSET = 7
 MAX_BYTES = 2**31
@@ -24,7 +26,6 @@ ONNX_DOMAINS = ("", "ai.onnx")
 _FOREIGN = (
     (0, b"PK\x03\x04", "a zip archive (PyTorch or Keras)", "export it to ONNX first"),
     (0, b"\x89HDF", "an HDF5 file (Keras)", "convert it with tf2onnx first"),
-    (4, b"TFL3", "a TensorFlow Lite file", "convert it with tf2onnx first"),
     (4, b"ORTM", "an ONNX Runtime .ort file", "give the .onnx file it was made from"),
     (0, b"version https://git-lfs", "a Git LFS pointer", "run 'git lfs pull' first"),
 )
@@ -34,19 +35,29 @@ _FOREIGN = (
 class ModelFile:
     """A checked model; external data is loaded and local functions are inlined.
 
-    ``sha256`` covers the file and its external data.
+    ``sha256`` covers the file and its external data. ``batch`` is what a symbolic batch stands for
+    where nobody says more, None where that must be said. ``notes`` are sentences for the user.
     """
 
     path: Path
     proto: onnx.ModelProto
     opset: int
     sha256: str
+    batch: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_model(path: Path) -> ModelFile:
-    """The model in ``path``; raises ModelError when it is not a whole, valid ONNX model."""
+    """The model in ``path``, ONNX or TensorFlow Lite, as ONNX.
+
+    Raises ModelError when it is not a whole, valid model.
+    """
     data = _read_bytes(path)
-    proto = _parse(path, data)
+    notes: tuple[str, ...] = ()
+    if data[4:8] == MAGIC:
+        proto, notes = onnx_of_tflite(path, data)
+    else:
+        proto = _parse(path, data)
     _check_text(path, proto)
     opset = _check_versions(path, proto)
     digest = hashlib.sha256(data)
@@ -54,7 +65,15 @@ def read_model(path: Path) -> ModelFile:
         digest.update(blob)
     proto = _inline(path, proto)
     _run_checker(path, proto)
-    return ModelFile(path, proto, opset, digest.hexdigest())
+    return ModelFile(path, proto, opset, digest.hexdigest(), _own_batch(proto), notes)
+
+
+def _own_batch(proto: onnx.ModelProto) -> int | None:
+    """The batch of the file that the model was converted from."""
+    for item in proto.metadata_props:
+        if item.key == BATCH_KEY and item.value.isdecimal() and int(item.value):
+            return int(item.value)
+    return None
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from poet_mcu.frontend.layout import sink_transposes
 from poet_mcu.frontend.model_file import ModelFile, read_model
 from poet_mcu.frontend.normalize import swap_relu_maxpool
-from poet_mcu.frontend.problems import Problem, raise_problems
+from poet_mcu.frontend.problems import Problem, UnsupportedModel, raise_problems
 from poet_mcu.frontend.recognise import recognise
 from poet_mcu.frontend.walk import Walk
 from poet_mcu.ir.graph import Graph
@@ -71,6 +72,8 @@ def load_model(
     fuse_softmax: bool = True,
     fuse_sigmoid: bool = False,
     batchnorm: str = "auto",
+    dropout: str = "model",
+    seed: int = 0,
 ) -> ImportedModel:
     """The model in ``path`` as a forward graph.
 
@@ -78,7 +81,8 @@ def load_model(
     name of each weight; without ``fuse_softmax`` a final Softmax is computed,
     with ``fuse_sigmoid`` a final Sigmoid is left to the loss. ``batchnorm`` is
     'train' (statistics of the batch), 'frozen' (the stored ones) or 'auto' (train where the scale
-    is trained and the batch has a variance). Raises ModelError that lists all problems at once.
+    is trained and the batch has a variance). ``dropout`` is 'model' (as each node says), 'on' or
+    'off', ``seed`` that of its masks. Raises ModelError that lists all problems at once.
     """
     file = read_model(path)
     walk = Walk(
@@ -88,6 +92,8 @@ def load_model(
         fuse_softmax=fuse_softmax,
         fuse_sigmoid=fuse_sigmoid,
         batchnorm=batchnorm,
+        dropout=dropout,
+        seed=seed,
     )
     walk.run()
     raise_problems(path, walk.problems)
@@ -99,32 +105,53 @@ def check_model(path: Path) -> list[Problem]:
 
     A symbolic batch counts as 1 and all weights as trained.
     """
-    walk = Walk(read_model(path), None, lambda _: True, default_batch=1)
+    try:
+        file = read_model(path)
+    except UnsupportedModel as error:
+        return list(error.problems)
+    walk = Walk(file, None, lambda _: True, default_batch=1)
     walk.run()
     return walk.problems
 
 
-def weight_names(path: Path) -> tuple[str, ...]:
-    """ONNX names of all weights in the order of use: what ``--train`` and ``--freeze`` match.
+@dataclass(frozen=True, slots=True)
+class WeightNames:
+    """ONNX names of weights in the order of use: what ``--train`` and ``--freeze`` match.
 
-    Raises ModelError like ``load_model``.
+    ``numbers`` are those of one element that only arithmetic reads. Exporters write the factors of
+    formulas so, and seldom what was learned: they are trained where somebody names them.
     """
-    walk = Walk(read_model(path), None, lambda _: False, default_batch=1)
+
+    every: tuple[str, ...]
+    numbers: frozenset[str]
+
+
+def weight_names(path: Path) -> WeightNames:
+    """The names of the weights; raises ModelError like ``load_model``."""
+    walk = Walk(read_model(path), None, lambda _: False, default_batch=1, dropout="off")
     walk.run()
     raise_problems(path, walk.problems)
-    return tuple(walk.ctx.weights)
+    return WeightNames(tuple(walk.ctx.weights), frozenset(walk.ctx.numbers))
 
 
 def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
-    forward, chains = recognise(walk.graph())
+    walked = walk.graph()
+    sunk = sink_transposes(walked)
+    forward, chains = recognise(sunk)
     graph = swap_relu_maxpool(forward)
-    notes = list(walk.ctx.notes)
+    notes = [*file.notes, *walk.ctx.notes]
     if chains:
         names = ", ".join(sorted(set(chains)))
         notes.append(f"{len(chains)} chains of arithmetic became one operator each: {names}")
+    if walk.ctx.dropouts:
+        notes.append(f"{walk.ctx.dropouts} Dropout in training steps (--dropout off: none)")
+    gone = _count(walked, "transpose") - _count(sunk, "transpose")
+    if gone > 0:
+        notes.append(f"{gone} Transposes cancelled or moved into constants")
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
+    notes += _weight_notes(walk)
     report = ImportReport(
         input_name=walk.input_name,
         output_name=walk.output_name,
@@ -138,6 +165,37 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         notes=tuple(notes),
     )
     return ImportedModel(graph, report, walk.activation)
+
+
+def _weight_notes(walk: Walk) -> list[str]:
+    """What a user may not expect of the weights."""
+    notes = []
+    tied = _tied(walk)
+    if tied:
+        some = ", ".join(f"'{name}'" for name in tied[:5])
+        notes.append(
+            f"{len(tied)} weights are read by several operators, each is trained as one: {some}; "
+            "exporters merge tensors of equal start values: let those differ that are meant apart"
+        )
+    still = sorted(name for name in walk.ctx.numbers if not walk.ctx.trainable(name))
+    if still:
+        some = ", ".join(f"'{name}'" for name in still[:5])
+        notes.append(f"{len(still)} numbers in formulas stay as they are: {some}")
+    return notes
+
+
+def _tied(walk: Walk) -> list[str]:
+    """Trained weights that more than one operator reads."""
+    ctx = walk.ctx
+    return [
+        name
+        for name, value in ctx.weights.items()
+        if value is not None and ctx.trainable(name) and len(ctx.consumers.get(name, ())) > 1
+    ]
+
+
+def _count(graph: Graph, op: str) -> int:
+    return sum(node.op == op for node in graph.nodes)
 
 
 def _relu_ids(graph: Graph) -> set[int]:

@@ -45,11 +45,20 @@ def node_op(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
+class UnsupportedModel(ModelError):
+    """All ``problems`` of a model at once, one or more."""
+
+    def __init__(self, path: Path, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        if len(problems) == 1:
+            super().__init__(f"{path}: {problems[0]}")
+            return
+        count = len(problems)
+        head = f"{path}: expected a supported model, got {count} problems; change these first:"
+        super().__init__("\n  ".join([head, *map(str, problems)]))
+
+
 def raise_problems(path: Path, problems: Sequence[Problem]) -> None:
-    """Raise one ModelError that lists all ``problems``; return when there are none."""
-    if not problems:
-        return
-    if len(problems) == 1:
-        raise ModelError(f"{path}: {problems[0]}")
-    head = f"{path}: expected a supported model, got {len(problems)} problems; change these first:"
-    raise ModelError("\n  ".join([head, *map(str, problems)]))
+    """Raise one UnsupportedModel that lists all ``problems``; return when there are none."""
+    if problems:
+        raise UnsupportedModel(path, problems)

@@ -15,6 +15,7 @@ class OperandKind(enum.Enum):
     LEARNING_RATE = "lr"  # the learning rate of this step
     BIAS_1 = "bias1"  # 1 - beta^n of the optimizer's two means at its n-th update
     BIAS_2 = "bias2"
+    STEP = "step"  # the training steps done before
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Operand:
 class Call:
     """One kernel call: ``function(&descriptor, operands...)``.
 
-    ``roles`` runs parallel to ``operands``: 'in0', 'out1', 'ws', 'null', 'lr', 'bias1', 'bias2'.
+    ``roles`` runs parallel to ``operands``: 'in0', 'out1', 'ws', 'null', 'lr', 'bias1', 'bias2',
+    'step'.
     """
 
     node: int

@@ -37,6 +37,7 @@ _OF_THE_STEP = {
         OperandKind.LEARNING_RATE,
         OperandKind.BIAS_1,
         OperandKind.BIAS_2,
+        OperandKind.STEP,
     )
 }
 

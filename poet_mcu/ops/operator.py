@@ -45,8 +45,9 @@ class Kernel:
 
     ``descriptor`` is the C struct type ('' when the kernel takes none) and ``fields`` its
     initializers in order. ``args`` are 'in0', 'out1', 'ws' (workspace pointer), 'null' and
-    what the trainer knows of the step: 'lr' (its learning rate) and 'bias1', 'bias2' (1 - beta^n
-    at the optimizer's n-th update), in the order of the C prototype.
+    what the trainer knows of the step: 'lr' (its learning rate), 'bias1', 'bias2' (1 - beta^n at
+    the optimizer's n-th update) and 'step' (the steps done before), in the order of the C
+    prototype.
     """
 
     function: str
@@ -108,6 +109,10 @@ class Operator(ABC):
     #: (input index, input index) pairs of a node without outputs that tracks values over the steps:
     #: an evaluation leaves the node out and reads the second value wherever the first was read
     in_evaluation: tuple[tuple[int, int], ...] = ()
+    #: the result depends on the number of the step, which the reference gets as attribute ``step``
+    by_step: bool = False
+    #: an evaluation reads the first input in place of the output
+    only_in_training: bool = False
     #: what is put behind a node's name to name its outputs
     suffixes: tuple[str, ...] = ("",)
 

@@ -17,6 +17,7 @@ from poet_mcu.codegen.model_view import CodeInput, model_view
 from poet_mcu.codegen.render import render
 from poet_mcu.codegen.views import Banner
 from poet_mcu.errors import ToolMissing
+from poet_mcu.frontend.model_file import read_model
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
 from poet_mcu.pipeline.options import Options, graph_options
 from poet_mcu.pipeline.plan import Plan, Progress, plan
@@ -243,8 +244,8 @@ def _compile_twin(folder: Path, board: Board) -> bool:
 
 
 def _save_model(model: Path, target: Path) -> None:
-    """A copy with external data inside, so that the folder is self-contained."""
-    onnx.save(onnx.load(model), target)
+    """A copy as ONNX with external data inside, so that the folder is self-contained."""
+    onnx.save(read_model(model).proto, target)
 
 
 def _write_dumps(folder: Path, planned: Plan) -> None:

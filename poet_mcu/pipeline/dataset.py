@@ -38,13 +38,6 @@ class Dataset:
             rows = np.arange(step * self.batch, (step + 1) * self.batch) % self.samples
             yield self.x[rows], self.y[rows]
 
-    def epoch(self, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
-        """The whole batches of one shuffled pass; samples that fill no batch are left out."""
-        order = rng.permutation(self.samples)
-        for start in range(0, self.samples - self.batch + 1, self.batch):
-            rows = order[start : start + self.batch]
-            yield self.x[rows], self.y[rows]
-
     @property
     def steps_per_epoch(self) -> int:
         """Whole batches of one pass."""

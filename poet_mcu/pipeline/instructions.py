@@ -33,5 +33,15 @@ def instructions_of_step(build: BuildFolder, batch: tuple[Array, Array]) -> int:
     with connect(build, None, icount=True) as board:
         board.reset_model()
         result = Session(board).train_step(*batch)
-        hertz = board.counters().cycle_hz
-    return round(result.cycles * _INSTRUCTIONS_PER_S / hertz)
+        return _instructions(result.cycles, board.counters().cycle_hz)
+
+
+def instructions_of_evaluation(build: BuildFolder, x: Array) -> int:
+    """Instructions of one evaluation of the batch ``x`` with the start weights."""
+    with connect(build, None, icount=True) as board:
+        board.reset_model()
+        return _instructions(Session(board).evaluate(x), board.counters().cycle_hz)
+
+
+def _instructions(cycles: int, hertz: int) -> int:
+    return round(cycles * _INSTRUCTIONS_PER_S / hertz)

@@ -28,7 +28,8 @@ class Options(Recipe):
     training step, 'auto' the one whose plan costs least. ``max_write_bytes`` bounds what a step may
     write to the card. With ``epochs`` and ``samples`` (both or none) ``deadline_s`` is for the
     whole training: so many passes over so many samples. ``fuse``: join nodes whose kernels can run
-    as one (training/fuse.py); the bits are the same without.
+    as one (training/fuse.py); the bits are the same without. ``dropout``: which Dropout nodes drop
+    in training, 'model' those that say so; ``seed`` chooses their masks.
     """
 
     model: Path
@@ -47,6 +48,8 @@ class Options(Recipe):
     time_limit_s: float = 60.0
     strategy: str = "optimal"
     fuse: bool = True
+    dropout: Literal["model", "on", "off"] = "model"
+    seed: int = 0
     max_write_bytes: int | None = None
     home_parameters: str = "ram"
     order: str = "given"
@@ -58,6 +61,9 @@ class Options(Recipe):
         one_of("--solver", self.solver, ("highs", "cbc"))
         one_of("--strategy", self.strategy, STRATEGIES)
         one_of("--batchnorm", self.batchnorm, ("auto", "train", "frozen"))
+        one_of("--dropout", self.dropout, ("model", "on", "off"))
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed: expected a number in 0..2147483647, got {self.seed}")
         one_of("--home-parameters", self.home_parameters, ("ram", "card", "auto"))
         one_of("--order", self.order, (*ORDERS, "auto"))
         if self.home_parameters == "card" and not self.paging:
@@ -117,12 +123,14 @@ class Options(Recipe):
         words += [] if self.paging else ["no-paging"]
         words += [] if self.remat else ["no-remat"]
         words += [] if self.fuse else ["no-fuse"]
+        words += [] if self.dropout == "model" else [f"dropout={self.dropout}"]
+        words += [] if self.seed == 0 else [f"seed={self.seed}"]
         words.append(f"strategy={self.strategy}")
         return " ".join(words)
 
 
 #: the options beside the recipe that shape the graphs
-_GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm", "fuse")
+_GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm", "fuse", "dropout", "seed")
 
 
 def graph_options(options: Options) -> dict[str, Any]:

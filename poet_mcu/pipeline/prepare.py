@@ -57,6 +57,8 @@ def prepare(options: Options) -> Prepared:
         chosen.__contains__,
         batchnorm=options.batchnorm,
         fuse_sigmoid=options.loss == "bce",
+        dropout=options.dropout,
+        seed=options.seed,
     )
     try:
         train = training_graph(imported.graph, options, activation=imported.activation)
@@ -81,9 +83,9 @@ def prepare(options: Options) -> Prepared:
 
 def _chosen(options: Options) -> frozenset[str]:
     """The names of the weights to train."""
-    names = list(weight_names(options.model))
-    chosen = selector(list(options.train), list(options.freeze), names)
+    names = weight_names(options.model)
+    chosen = selector(list(options.train), list(options.freeze), names.every, names.numbers)
     if options.train_last is None:
         return chosen
-    every = load_model(options.model, options.batch, lambda _: True)
+    every = load_model(options.model, options.batch, lambda _: True, dropout="off")
     return chosen & last_layers(every.graph, options.train_last)

@@ -16,7 +16,7 @@ from poet_mcu.ir.graph import HOME_RAM, DType, Graph, Phase, Role
 from poet_mcu.ops.operator import Array, ints
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.interpreter import Interpreter
-from poet_mcu.sim.moment import FIRST, Moment
+from poet_mcu.sim.moment import Moment
 from poet_mcu.sim.plain import run_plain
 
 _LR = 0.05
@@ -56,7 +56,8 @@ def check_program(plan: StepPlan, accumulate: int = 1) -> int:
     machine = Interpreter(graph, plan.program)
     state: Mapping[int, Array] = graph.initial
     faults: list[str] = []
-    moments = (FIRST,) if accumulate == 1 else (Moment(0, update=False), FIRST)
+    last = Moment.of(accumulate - 1, accumulate)
+    moments = (last,) if accumulate == 1 else (Moment.of(0, accumulate), last)
     for moment in moments:
         with np.errstate(all="ignore"):
             results = machine.run(feeds, _LR, moment)

@@ -36,6 +36,10 @@ class Session:
             inputs[self._the(TensorRole.LABEL).name] = y
         return self.board.train_step(inputs, lr=lr)
 
+    def evaluate(self, x: Array) -> int:
+        """Cycles of one evaluation of a batch; its outputs stay on the board."""
+        return self.board.evaluate({self._the(TensorRole.EVAL_INPUT).name: x})
+
     def weights(self) -> dict[str, npt.NDArray[np.generic]]:
         """Every parameter and constant the board holds, flat, by ONNX name."""
         roles = (TensorRole.PARAMETER, TensorRole.CONSTANT)

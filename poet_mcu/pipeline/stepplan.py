@@ -132,6 +132,11 @@ class StepSettings:
         default_factory=lambda: MappingProxyType({})
     )
 
+    @property
+    def optimal(self) -> bool:
+        """Whether a solver looks for the plan of least energy."""
+        return self.strategy == "optimal"
+
 
 class NoPlan(Infeasible):
     """The planner proved that nothing fits; carries the problem so that a caller can explain."""
@@ -152,16 +157,13 @@ def solve_options(options: Options) -> SolveOptions:
 
 
 def plan_step(
-    graph: Graph,
-    board: Board,
-    options: Options,
-    budget: Budget,
-    settings: StepSettings,
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan:
     """Plan one graph. Raises NoPlan when no schedule or no placement fits.
 
     Shrinks what the planner gets by the excess of the placed plan; where that goes below what any
-    plan needs, searches between the two by halves, and ends with the plan of least memory.
+    plan needs, searches between the two by halves, and ends with the plan of least memory. So does
+    a search that runs out of time without any plan.
     """
     alignment = board.arena.alignment_bytes
     cheapest: StepPlan | None = None
@@ -170,9 +172,11 @@ def plan_step(
     while too_small < memory < too_large:
         try:
             plan = _attempt(graph, board, options, memory, settings)
-        except NoPlan:
+        except NoPlan as error:
             if memory >= budget.arena_bytes:
-                raise
+                if str(error) == SolveStatus.INFEASIBLE.value or not settings.optimal:
+                    raise
+                break  # out of time: the plan of least memory is found by another search
             too_small = memory
             memory = round_down((too_small + too_large) // 2, alignment)
             continue
@@ -202,7 +206,26 @@ def _frugal(
     if not fits(problem, simulate(problem, smallest.schedule)):
         return None  # it may miss the deadline or the limit on writes
     plan = _placed(graph, board, problem, smallest.schedule, None, settings)
-    return plan if plan.ram_bytes <= budget.arena_bytes else None
+    if plan.ram_bytes > budget.arena_bytes:
+        return None
+    return replace(plan, solution=_unproven(plan, options)) if settings.optimal else plan
+
+
+def _unproven(plan: StepPlan, options: Options) -> Solution:
+    """A plan that no search for the least energy has found: its bound is every operator once."""
+    energy_j, bound_j = plan.metrics.energy_j, plan.problem.floor_j
+    proven_j = bound_j - plan.problem.base_j
+    return Solution(
+        SolveStatus.FEASIBLE,
+        plan.schedule,
+        plan.metrics,
+        energy_j,
+        bound_j,
+        (energy_j - bound_j) / energy_j,
+        (energy_j - bound_j) / proven_j if proven_j > 0 else None,
+        options.time_limit_s,
+        options.solver,
+    )
 
 
 def _instead_of(cheaper: StepPlan, taken: StepPlan) -> StepPlan:

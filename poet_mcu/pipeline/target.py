@@ -72,13 +72,20 @@ def connect(
     *,
     serial: Literal["pty", "socket"] = "pty",
     icount: bool = False,
+    card: Path | None = None,
 ) -> Iterator[Board]:
-    """The board at the URL ``port``, or an emulator of it when ``port`` is None."""
+    """The board at the URL ``port``, or an emulator of it when ``port`` is None.
+
+    The emulator's card is the file ``card``, made from the build's image if it does not exist;
+    None: a copy of that image, thrown away afterwards.
+    """
     if port is not None:
+        if card is not None:
+            raise InputError("--card: expected it with --emulate, got it with --port; leave it out")
         with open_board(port, build_id=folder.build_id) as board:
             yield board
         return
-    with _emulated(folder, serial, icount=icount) as url, _opened(url, folder) as board:
+    with _emulated(folder, serial, card, icount=icount) as url, _opened(url, folder) as board:
         yield board
 
 
@@ -100,10 +107,10 @@ def _opened(url: str, folder: BuildFolder) -> Board:
 
 @contextlib.contextmanager
 def _emulated(
-    folder: BuildFolder, serial: Literal["pty", "socket"], *, icount: bool
+    folder: BuildFolder, serial: Literal["pty", "socket"], image: Path | None, *, icount: bool
 ) -> Iterator[str]:
     board, elf = folder.board, folder.path / "firmware.elf"
-    with _card_copy(folder) as card:
+    with _card_copy(folder, image) as card:
         if board.kind == "host":
             with run_host(elf, card) as url:
                 yield url
@@ -122,11 +129,18 @@ def _emulated(
 
 
 @contextlib.contextmanager
-def _card_copy(folder: BuildFolder) -> Iterator[Path]:
-    """A copy of the card image: a run never changes the build."""
+def _card_copy(folder: BuildFolder, kept: Path | None = None) -> Iterator[Path]:
+    """A copy of the card image: a run never changes the build. ``kept`` is where it stays."""
     image = folder.path / "card.img"
     if not image.is_file():
         raise InputError(f"{image}: expected a card image, got no such file; build again")
+    if kept is not None:
+        if not kept.exists():
+            partial = kept.with_name(f".{kept.name}.partial")
+            shutil.copyfile(image, partial)
+            partial.replace(kept)
+        yield kept
+        return
     with tempfile.TemporaryDirectory(prefix="poet-mcu-card-") as scratch:
         copy = Path(scratch) / "card.img"
         shutil.copyfile(image, copy)

@@ -9,12 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from poet_mcu.errors import DeviceError
+from poet_mcu.errors import InputError
 from poet_mcu.frontend.export import save_with_weights
 from poet_mcu.pipeline.dataset import Dataset
+from poet_mcu.pipeline.position import Batches, Position
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.session import Session
 from poet_mcu.pipeline.target import connect, open_folder
+from poet_mcu.pipeline.training_run import TrainingRun
 from poet_mcu.pipeline.validate import train_data
 
 
@@ -33,7 +35,12 @@ Watch = Callable[[TrainProgress], None]
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """``lr`` None: the build's. ``test`` is data for the accuracy before and after."""
+    """``lr`` None: the build's. ``test`` is data for the accuracy before and after.
+
+    ``checkpoint_every``: the board writes a checkpoint after each so many steps, 0: none.
+    ``resume``: go on from the newest checkpoint on the card, with the same data and seed. ``card``:
+    the emulated board's card is this file, made if it does not exist, and kept.
+    """
 
     data: Path
     test: Path | None = None
@@ -41,6 +48,9 @@ class TrainOptions:
     lr: float | None = None
     seed: int = 0
     save: Path | None = None
+    checkpoint_every: int = 0
+    resume: bool = False
+    card: Path | None = None
 
 
 def _unwatched(_: TrainProgress) -> None:
@@ -55,30 +65,29 @@ def train(
     serial: Literal["pty", "socket"] = "pty",
     watch: Watch = _unwatched,
 ) -> dict[str, Any]:
-    """Train from the start values; the facts of the run.
+    """Train from the start values, or from a checkpoint; the facts of the run.
 
-    Raises DeviceError when the loss stops being finite or the board fails. Accuracy is given for
-    class labels only. ``save`` gets the model with the trained weights.
+    Raises DeviceError when the loss stops being finite or the board fails, InputError when the
+    checkpoint is one of other data or another seed. Accuracy is given for class labels only.
+    ``save`` gets the model with the trained weights.
     """
     build = open_folder(folder)
     prepared = build.prepared()
     data = train_data(prepared, options.data)
     test = train_data(prepared, options.test) if options.test else None
     facts: dict[str, Any] = {"board": build.board.name, "samples": data.samples}
-    with connect(build, port, serial=serial) as board:
+    with connect(build, port, serial=serial, card=options.card) as board:
         session = Session(board)
-        board.reset_model()
-        facts |= _accuracy(session, test, "accuracy_before")
-        losses = _epochs(session, data, options, watch)
+        run, started = _start(session, data, options)
+        facts |= started | _accuracy(session, test, "accuracy_before")
+        run.run(lambda step, loss: watch(_progress(data, run.steps, step, loss)))
         facts |= _accuracy(session, test, "accuracy_after")
         counters = board.counters()
         weights = session.parameters()
-    last = losses[-data.steps_per_epoch :]
-    facts |= {
-        "steps": len(losses),
-        "loss_first": losses[0],
-        "loss_last": losses[-1],
-        "loss_last_epoch": sum(last) / len(last),
+        run.require_all_done()
+    facts |= _losses(run, data) | {
+        "steps": run.steps,
+        "recoveries": run.recoveries,
         "stack_bytes": counters.stack_bytes,
         "stack_used_bytes": counters.stack_bytes - counters.stack_free_bytes,
     }
@@ -89,33 +98,53 @@ def train(
     return facts
 
 
+def _start(
+    session: Session, data: Dataset, options: TrainOptions
+) -> tuple[TrainingRun, dict[str, Any]]:
+    """The run from the board's start values or its newest checkpoint; facts of the latter."""
+    position = Position.of(data, options.seed, options.lr)
+    total = options.epochs * data.steps_per_epoch
+    start, facts = 0, {}
+    if options.resume:
+        restored = session.board.restore()
+        saved = Position.unpack(restored.position)
+        saved.require(data, options.seed)
+        if options.lr is None:
+            position = saved
+        start = restored.step
+        facts = {"resumed_at_step": start, "newer_checkpoint_damaged": restored.damaged}
+        if start > total:
+            raise InputError(
+                f"--resume: --epochs: expected at least the {start} steps of the checkpoint, got "
+                f"{total}; raise --epochs"
+            )
+    else:
+        session.board.reset_model()
+    batches = Batches(data, options.seed)
+    every = options.checkpoint_every
+    return TrainingRun(session, batches, position, total, every, start), facts
+
+
+def _progress(data: Dataset, steps: int, step: int, loss: float) -> TrainProgress:
+    return TrainProgress(step // data.steps_per_epoch, step + 1, steps, loss)
+
+
+def _losses(run: TrainingRun, data: Dataset) -> dict[str, float | None]:
+    """Losses of the steps of this run; None where a checkpoint held them all."""
+    losses = [run.losses[step] for step in sorted(run.losses)]
+    last = losses[-data.steps_per_epoch :]
+    return {
+        "loss_first": losses[0] if losses else None,
+        "loss_last": losses[-1] if losses else None,
+        "loss_last_epoch": sum(last) / len(last) if losses else None,
+    }
+
+
 def _accuracy(session: Session, test: Dataset | None, key: str) -> dict[str, float]:
     if test is None or not np.issubdtype(test.y.dtype, np.integer):
         return {}
     return {key: session.accuracy(test)}
 
 
-def _epochs(session: Session, data: Dataset, options: TrainOptions, watch: Watch) -> list[float]:
-    """The loss of every step."""
-    rng = np.random.default_rng(options.seed)
-    total = options.epochs * data.steps_per_epoch
-    losses: list[float] = []
-    for epoch in range(options.epochs):
-        for x, y in data.epoch(rng):
-            loss = session.train_step(x, y, options.lr).loss
-            losses.append(loss)
-            _require_finite(loss, len(losses))
-            watch(TrainProgress(epoch, len(losses), total, loss))
-    return losses
-
-
 def _shape(prepared: Prepared, name: str) -> tuple[int, ...]:
     return next(v.shape for v in prepared.train.values if name in (v.origin, v.name))
-
-
-def _require_finite(loss: float, step: int) -> None:
-    if not np.isfinite(loss):
-        raise DeviceError(
-            f"training: step {step}: expected a finite loss, got {loss}; lower --lr, or check the "
-            "data"
-        )

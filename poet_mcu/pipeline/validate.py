@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
@@ -76,6 +77,7 @@ def validate(
     data: Path | None = None,
     dump: Path | None = None,
     serial: Literal["pty", "socket"] = "pty",
+    checkpoint_every: int = 0,
     progress: Progress = _quiet,
 ) -> Validation:
     """Train ``steps`` updates on the board (``port``) or its emulator and compare.
@@ -84,30 +86,35 @@ def validate(
     the same program on this machine (to the bit, where it was built) and with the numpy reference
     (REFERENCE_TOLERANCE); bytes and transfers of the card with the plan. ``dump`` gets the board's
     losses and weights as npz. On an emulated board one more step counts its instructions.
+    With ``checkpoint_every`` the board writes checkpoints meanwhile; afterwards it goes back to the
+    last of them, and from there must come to the same weights again.
     """
     build = open_folder(folder)
     prepared = build.prepared()
-    steps *= prepared.options.accumulate
+    steps = _steps(steps * prepared.options.accumulate, checkpoint_every)
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
-        ours = run_steps(Session(board), work)
-    faults = _counter_faults(build, ours, steps)
+        ours, faults = _run_resumed(Session(board), work, checkpoint_every)
+    faults += _counter_faults(build, ours, steps)
     different = _twin_faults(build, ours, work, progress)
     faults += different or []
     progress("comparing with the reference")
     worst = _reference_difference(prepared, ours, work)
-    if not worst <= REFERENCE_TOLERANCE:
-        faults.append(
-            f"reference: expected a relative difference of at most {REFERENCE_TOLERANCE:g}, "
-            f"got {worst:.3g}"
-        )
+    faults += _reference_faults(worst)
     if dump is not None:
         _dump(dump, prepared, ours)
     equal = None if different is None else not different
     facts = _facts(build, ours, steps, worst, equal, faults)
     facts |= _step_facts(build, prepared, work[0], port is None, progress)
     return Validation(ours, tuple(faults), facts)
+
+
+def _reference_faults(worst: float) -> list[str]:
+    if worst <= REFERENCE_TOLERANCE:
+        return []
+    text = f"reference: expected a relative difference of at most {REFERENCE_TOLERANCE:g}"
+    return [f"{text}, got {worst:.3g}"]
 
 
 def _step_facts(
@@ -136,9 +143,36 @@ def _twin_faults(
         return _bit_faults(ours, run_steps(Session(board), work))
 
 
-def run_steps(session: Session, work: list[tuple[Array, Array]]) -> Run:
+def _steps(steps: int, checkpoint_every: int) -> int:
+    if checkpoint_every > steps:
+        raise InputError(
+            f"--checkpoint-every: expected at most the {steps} steps, got {checkpoint_every}; "
+            "raise --steps"
+        )
+    return steps
+
+
+def _run_resumed(
+    session: Session, work: list[tuple[Array, Array]], checkpoint_every: int
+) -> tuple[Run, list[str]]:
+    """``run_steps``, and whether its last steps, done again from the newest checkpoint, agree."""
+    ours = run_steps(session, work, checkpoint_every)
+    if not checkpoint_every:
+        return ours, []
+    step = session.board.restore().step
+    for x, y in work[step:]:
+        session.train_step(x, y)
+    return ours, [
+        f"weight '{name}': expected the same bits from the checkpoint of step {step} on, got others"
+        for name, array in session.weights().items()
+        if array.tobytes() != ours.weights[name].tobytes()
+    ]
+
+
+def run_steps(session: Session, work: list[tuple[Array, Array]], checkpoint_every: int = 0) -> Run:
     """Train from the start values on ``work``; losses, weights, counters per run."""
     session.board.reset_model()
+    session.board.plan_checkpoints(checkpoint_every)
     before = session.board.counters()
     losses, cycles = [], 0
     for x, y in work:

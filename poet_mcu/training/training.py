@@ -25,6 +25,10 @@ def _labels(build: GraphBuilder, kind: TensorType) -> Value:
 
 
 def _cross_entropy(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+    if output.shape[1:] == (1,):
+        raise ModelError(
+            "cross-entropy: expected logits of two or more classes, got one; choose --loss bce"
+        )
     labels = _labels(build, TensorType(output.shape[:1], DType.I32))
     if not recipe.class_weights and not recipe.label_smoothing:
         return "softmax_xent", (output, labels), {}
@@ -122,6 +126,9 @@ def evaluation_graph(forward: Graph, train: Graph) -> Graph:
         if node.mutates or (node.outputs and tracked.keys() >= set(node.outputs)):
             continue
         inputs = [_mapped(forward, build, fresh, tracked.get(v, v)) for v in node.inputs]
+        if OPERATORS[node.op].only_in_training:
+            fresh[node.outputs[0]] = inputs[0]
+            continue
         attrs = dict(node.attrs)
         if any(v not in read for v in node.outputs[1:]):
             attrs["with_argmax"] = 0

@@ -12,11 +12,14 @@ from types import MappingProxyType
 from golden_cases import (
     activations,
     arithmetic,
+    forms,
     layout,
     losses,
+    masks,
     norms,
     optimizers,
     products,
+    recurrent_cells,
     windows,
 )
 from golden_cases.case import Case
@@ -25,11 +28,14 @@ GROUPS: Mapping[str, Mapping[str, Case]] = MappingProxyType(
     {
         "activations": activations.CASES,
         "arithmetic": arithmetic.CASES,
+        "forms": forms.CASES,
         "layout": layout.CASES,
         "losses": losses.CASES,
+        "masks": masks.CASES,
         "norms": norms.CASES,
         "optimizers": optimizers.CASES,
         "products": products.CASES,
+        "recurrent": recurrent_cells.CASES,
         "windows": windows.CASES,
     }
 )

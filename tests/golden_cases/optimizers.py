@@ -13,10 +13,15 @@ from golden_cases.case import Case
 
 def _steps(optimizer: str, steps: int = 3, **options: Any) -> Case:
     return Case(
-        [node("Gemm", "h v c", "y")],
-        (3, 4),
-        lambda t, f, h, w: h @ w["v"] + w["c"],
-        {"v": weights(4, 2), "c": weights(2)},
+        [
+            node("Conv", "h k d", "a"),
+            node("Relu", "a", "r"),
+            node("Flatten", "r", "e"),
+            node("Gemm", "e v c", "y"),
+        ],
+        (2, 2, 3, 3),
+        lambda t, f, h, w: f.conv2d(h, w["k"], w["d"]).relu().flatten(1) @ w["v"] + w["c"],
+        {"k": weights(5, 2, 2, 2), "d": weights(5), "v": weights(20, 3), "c": weights(3)},
         recipe={"optimizer": optimizer, **options},
         steps=steps,
     )

@@ -68,7 +68,7 @@ def shape_of(fields: str, values: dict[str, int]) -> ctypes.Array[ctypes.c_int32
 
 
 def call(lib: ctypes.CDLL, name: str, shape: object, *args: object) -> None:
-    """Arrays go as pointers, floats as float, None as NULL."""
+    """Arrays go as pointers, floats as float, ints as uint32, None as NULL."""
     converted: list[object] = []
     for arg in (shape, *args):  # a kernel without descriptor has an array in its place
         if isinstance(arg, np.ndarray):
@@ -76,6 +76,8 @@ def call(lib: ctypes.CDLL, name: str, shape: object, *args: object) -> None:
             converted.append(ctypes.c_void_p(arg.ctypes.data))
         elif isinstance(arg, float):
             converted.append(ctypes.c_float(arg))
+        elif isinstance(arg, int):
+            converted.append(ctypes.c_uint32(arg))
         else:
             converted.append(ctypes.c_void_p(None) if arg is None else arg)
     function = getattr(lib, name)

@@ -11,6 +11,7 @@ import pytest
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import DType, TensorType
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
+from poet_mcu.pipeline.position import Batches
 
 X = TensorType((4, 1, 2, 2))
 LABELS = TensorType((4,), DType.I32)
@@ -43,11 +44,18 @@ def test_an_epoch_has_each_sample_once_and_whole_batches(tmp_path: Path) -> None
     arrays = good()
     arrays["y"] = np.arange(10)
     data = load_dataset(save(tmp_path / "d.npz", **arrays), X, LABELS)
-    seen = np.concatenate([y for _, y in data.epoch(np.random.default_rng(1))])
-    assert len(seen) == 8 == data.steps_per_epoch * data.batch
-    assert len(set(seen.tolist())) == 8
-    again = np.concatenate([y for _, y in data.epoch(np.random.default_rng(1))])
-    assert np.array_equal(seen, again)
+    batches = Batches(data, 1)
+    steps = range(2 * data.steps_per_epoch)
+    seen = [batches.at(step)[1].tolist() for step in steps]
+    half = data.steps_per_epoch
+    first, second = np.concatenate(seen[:half]).tolist(), np.concatenate(seen[half:]).tolist()
+    assert len(first) == 8 == data.steps_per_epoch * data.batch
+    assert len(set(first)) == len(set(second)) == 8
+    assert first != second
+    for step in reversed(steps):
+        assert batches.at(step)[1].tolist() == seen[step]
+        assert Batches(data, 1).at(step)[1].tolist() == seen[step]
+    assert Batches(data, 2).at(0)[1].tolist() != seen[0]
 
 
 def test_float_targets(tmp_path: Path) -> None:

@@ -267,3 +267,10 @@ def test_loading_twice_gives_the_same_graph(tmp_path):
     nodes, tensors = CHAINS["gelu"]
     proto = m.model([node("Relu", "x", "h"), *nodes], X, tensors)
     assert load(proto, tmp_path).graph == load(proto, tmp_path).graph
+
+
+def test_one_exponent_is_not_trained_and_says_so(tmp_path):
+    proto = m.model([node("Pow", "x p", "y")], [2, 3], {"p": np.float32([3])}, y=[2, 3])
+    found = load(proto, tmp_path)
+    assert found.graph.with_role(Role.PARAMETER) == ()
+    assert found.report.notes == ("the exponent 'p' of one element is a number: it is not trained",)

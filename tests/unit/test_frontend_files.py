@@ -50,7 +50,6 @@ def test_missing_directory_empty(tmp_path):
         (json.dumps({"a": 1}).encode(), "text that begins with '{\"a\": 1}'; give the binary"),
         (b"PK\x03\x04rest", "a zip archive (PyTorch or Keras); export it to ONNX first"),
         (b"\x89HDF\r\n", "an HDF5 file (Keras); convert it with tf2onnx first"),
-        (b"\x1c\0\0\0TFL3", "a TensorFlow Lite file; convert it with tf2onnx first"),
         (b"\x1c\0\0\0ORTM", "an ONNX Runtime .ort file; give the .onnx file it was made from"),
         (
             b"version https://git-lfs.github.com/spec/v1\n",

@@ -110,19 +110,6 @@ def test_opsets(opset, tmp_path):
     np.testing.assert_allclose(m.run_graph(found.graph, x)[0], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("opset", [7, 10, 12, 13, 22])
-def test_dropout_in_evaluation_mode(opset, tmp_path):
-    if opset < 12:
-        tail, tensors = node("Dropout", "r", "y mask", ratio=0.5), {}
-    else:
-        tail = node("Dropout", "r ratio mode", "y mask")
-        tensors = {"ratio": np.float32(0.5), "mode": np.bool_(0)}
-    nodes = [node("Relu", "x", "r"), tail]
-    tensors = {k: np.asarray(v) for k, v in tensors.items()}
-    proto = m.model(nodes, [2, 3], tensors, opset=opset)
-    assert ops(agree(proto, tmp_path)) == ["relu"]
-
-
 def test_identity_chains_and_unused_outputs(tmp_path):
     nodes = [
         node("Identity", "x", "a"),

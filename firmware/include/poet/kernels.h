@@ -466,6 +466,17 @@ void poet_clip_factor_f32(const poet_clip_shape *shape, const float *total, floa
 void poet_scale_f32(const poet_vector_shape *shape, const float *g, const float *factor,
                     float *scaled);
 
+/* y = x scale, or 0 where 16 random bits are below threshold; may run in place. The backward pass
+ * is the same call over dy. Elements 4 i .. 4 i + 3 take the halves, low one first, of the words of
+ * Threefry-2x32-20 with key (seed, stream) and counter (i, step). */
+typedef struct {
+    int32_t count;
+    int32_t seed, stream;
+    int32_t threshold; /* of 65536: how many of them are dropped */
+    float scale;
+} poet_dropout_shape;
+void poet_dropout_f32(const poet_dropout_shape *shape, const float *x, uint32_t step, float *y);
+
 #include "poet/recurrent.h"
 
 #include "poet/fused.h"

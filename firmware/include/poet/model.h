@@ -44,6 +44,7 @@ typedef struct poet_run {
     float lr;        /* learning rate of this step, by the schedule */
     float bias1;     /* 1 - beta^n of the optimizer's two means at its n-th update */
     float bias2;
+    uint32_t step;   /* training steps done before: what random masks follow from */
     uint32_t update; /* 0: this step only accumulates gradients, updates are left out */
     uint32_t action; /* index of the action under way */
     /* NULL, or called after each action: for traces and for measuring. */
