@@ -4,7 +4,7 @@
 #include "conv_weights.h"
 #include "correlate.h"
 #if POET_QUAD_IS_VECTOR
-#include "plane_channels.h"
+#include "plane_lanes.h"
 #endif
 #include "poet/kernels.h"
 #include "product.h"
