@@ -46,7 +46,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory):
         folder = tmp_path_factory.mktemp("power")
         planned = power_build.generate(folder, CASES[name].sizes, **CASES[name].options)
         assert bool(planned.train.graph.card_homes) == ("card" in name)
-        return power_build.compile_test(folder, planned)
+        return power_build.compile_test(folder)
 
     return build
 

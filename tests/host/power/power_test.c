@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache_card.h"
 #include "host_session.h"
 #include "poet/link.h"
 
 #define MOST_STEPS 16u
+
+const poet_bdev *const session_device = &cache_card;
 
 static uint32_t steps, every;
 static uint8_t expected[MOST_STEPS + 1u][SESSION_BYTES];
