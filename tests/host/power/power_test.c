@@ -13,6 +13,7 @@
 #include "poet/link.h"
 
 #define MOST_STEPS 16u
+#define HEADER_BYTES 116u /* of a checkpoint, SPEC.md */
 
 const poet_bdev *const session_device = &cache_card;
 
@@ -76,6 +77,10 @@ static uint32_t resume(uint32_t acknowledged)
     }
     if (step < acknowledged || step % every != 0u) {
         fail("an older checkpoint came back", step, acknowledged);
+    }
+    /* A header is there only together with its data: no cut leaves a damaged checkpoint. */
+    if (got.status == POET_OK && got.payload[8] != 0u) {
+        fail("a cut has left a header without its data", step, acknowledged);
     }
     if (!weights_are(step)) {
         fail("a mixture came back", step, acknowledged);
@@ -242,7 +247,14 @@ static void check_told(const reply *got)
     }
 }
 
-static void fail_once(uint32_t n, bool forever)
+/* What went wrong was told with the weights, if not before. */
+static bool told_with_weights(void)
+{
+    uint32_t nbytes = 0u;
+    return session_weights(seen, &nbytes) != POET_OK;
+}
+
+static void fail_once(uint32_t n, bool forever, bool flip)
 {
     uint32_t acknowledged = 0u;
     poet_status card = POET_OK;
@@ -251,6 +263,7 @@ static void fail_once(uint32_t n, bool forever)
     card_bring_back();
     card_fault.fail_at = n;
     card_fault.fail_forever = forever;
+    card_fault.flip = flip;
     session_boot();
     const uint32_t begun = session_steps(&card, &failed);
     reply got = {.status = card};
@@ -261,12 +274,12 @@ static void fail_once(uint32_t n, bool forever)
     if (card_failures == 0u) {
         fail("no failure", n, forever);
     }
-    if (got.status == POET_OK) {
-        if (forever || !weights_are(steps)) {
-            fail("silent", n, forever);
-        }
+    if (got.status == POET_OK && weights_are(steps) && !forever) {
         io.retried++;
         return;
+    }
+    if (got.status == POET_OK && (!flip || !told_with_weights())) {
+        fail("silent", n, forever);
     }
     io.told++;
     check_told(&got);
@@ -293,8 +306,9 @@ static void scenario_io(void)
     (void)train_on(0u, &acknowledged);
     const uint32_t count = card_operations;
     for (uint32_t n = 0u; n < count; n++) {
-        fail_once(n, false);
-        fail_once(n, true);
+        fail_once(n, false, false);
+        fail_once(n, true, false);
+        fail_once(n, false, true);
     }
     printf("operations=%u\npoints=%u\ntold=%u\nretried=%u\nspoiled=%u\nwhole=%u\n", count,
            io.points, io.told, io.retried, io.spoiled, io.whole);
@@ -315,15 +329,22 @@ static void scenario_restore(void)
     uint32_t told = 0u;
     uint32_t retried = 0u;
     for (uint32_t n = before; n < count; n++) {
-        for (uint32_t forever = 0u; forever < 2u; forever++) {
+        for (uint32_t way = 0u; way < 3u; way++) { /* once, for ever, a bit turned */
             card_bring_back();
             card_fault.fail_at = n;
-            card_fault.fail_forever = forever != 0u;
+            card_fault.fail_forever = way == 1u;
+            card_fault.flip = way == 2u;
             session_boot();
             step = 0u;
             got = session_restore(&step);
-            if (got.status == POET_OK && (step != newest || !weights_are(step) || forever != 0u)) {
-                fail("restored something else", n, forever);
+            /* A bit turned on its way to a page is told by the page's checksum, when it is read. */
+            if (got.status == POET_OK &&
+                (step != newest || way == 1u ||
+                 (!weights_are(step) && (way != 2u || !told_with_weights())))) {
+                fail("restored something else", n, way);
+            }
+            if (got.status != POET_OK) {
+                check_told(&got);
             }
             told += got.status != POET_OK ? 1u : 0u;
             retried += got.status == POET_OK ? 1u : 0u;
@@ -331,11 +352,11 @@ static void scenario_restore(void)
             got = session_restore(&step);
             must(&got, "restore again");
             if (step != newest || !weights_are(newest)) {
-                fail("restored something else again", n, forever);
+                fail("restored something else again", n, way);
             }
         }
     }
-    printf("points=%u\ntold=%u\nretried=%u\nstep=%u\n", 2u * (count - before), told, retried,
+    printf("points=%u\ntold=%u\nretried=%u\nstep=%u\n", 3u * (count - before), told, retried,
            newest);
 }
 
@@ -348,7 +369,9 @@ static void scenario_rot(void)
     uint32_t damaged = 0u;
     card_keep();
     for (uint32_t slot = 0u; slot < 2u; slot++) {
-        for (uint32_t at = 0u; at < config->slot_blocks * POET_BLOCK_BYTES; at += 37u) {
+        /* Every byte of the header, some of the data. */
+        for (uint32_t at = 0u; at < config->slot_blocks * POET_BLOCK_BYTES;
+             at += at < HEADER_BYTES ? 1u : 37u) {
             card_bring_back();
             const uint32_t block = config->region_block + config->slot_block +
                                    slot * config->slot_blocks + at / POET_BLOCK_BYTES;
@@ -356,7 +379,7 @@ static void scenario_rot(void)
             session_boot();
             const reply got = session_restore(&step);
             must(&got, "restore");
-            if (!weights_are(step)) {
+            if (!weights_are(step) || (step != steps && step != steps - every)) {
                 fail("rotten weights", slot, at);
             }
             older += step == steps ? 0u : 1u;
