@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from poet_mcu.ir.graph import Attr, DType, TensorType
-from poet_mcu.ops import activations, elementwise
+from poet_mcu.ops import activations, elementwise, fused_update
 from poet_mcu.ops.operator import Attrs, Cost, Kernel
 from poet_mcu.ops.table import OPERATORS
 
@@ -21,7 +21,8 @@ Shape = tuple[int, ...]
 class Case:
     """One call of a kernel. ``macs`` 0: those of the operator's cost.
 
-    The inputs are filled with random floats from ``low`` to 1, and 0, 1, ... below ``below``.
+    The inputs are filled with random floats from ``low`` to 1, and 0, 1, ... below ``below``. With
+    ``odd`` zeros of both signs, infinities and NaN are among the floats.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case:
     macs: int = 0
     low: float = -1.0
     below: int = 4
+    odd: bool = False
 
     @property
     def outputs(self) -> tuple[TensorType, ...]:
@@ -136,6 +138,7 @@ def pool(label: str, planes: int, size: int, kernel: int = 2, stride: int = 2) -
     attrs = _window(kernel, stride, x)
     return [
         Case(f"{label}_fwd", "maxpool2d", floats(x), attrs),
+        Case(f"{label}_max", "maxpool2d", floats(x), {**attrs, "with_argmax": 0}),
         Case(
             f"{label}_bwd", "maxpool2d_bwd", (TensorType(y), octets(*y)), attrs, below=kernel**2
         ),
@@ -283,6 +286,7 @@ def updates(count: int) -> list[Case]:
     momentum: Attrs = {**decay, "momentum": 0.9, "nesterov": 1}
     one = TensorType(())
     return [
+        Case("sgd", "sgd", floats(w, w)),
         Case("sgd_decay", "sgd_decay", floats(w, w), decay),
         Case("momentum", "momentum", floats(w, w, w), momentum),
         Case("adam", "adam", floats(w, w, w, w), adam, low=0.01),
@@ -293,6 +297,25 @@ def updates(count: int) -> list[Case]:
         Case("clip_factor", "clip_factor", (one,), {"most": 1.0}, low=0.01),
         Case("scale_gradient", "scale_gradient", (*floats(w), one)),
     ]
+
+
+def fused_updates() -> list[Case]:
+    """Gradients that end in their update: layers c16x32x8 (and its bias) and fc256x64_n16."""
+    layers = {
+        "conv2d_bwd_w": conv("", 1, 16, 8, 32, 3)[2],
+        "dense_bwd_w": dense("", 16, 256, 64)[2],
+        "channel_sum": Case("", "channel_sum", floats((1, 32, 8, 8))),
+    }
+    cases = []
+    for gradient, layer in layers.items():
+        parameter = layer.outputs[0].shape
+        for update in updates(1):
+            name = fused_update.fused_name(gradient, update.op)
+            if update.op in fused_update.UPDATES:
+                state = floats(*(parameter,) * (len(update.inputs) - 1))
+                attrs = {**layer.attrs, **update.attrs}
+                cases.append(Case(name, name, layer.inputs + state, attrs, layer.macs, low=0.01))
+    return cases
 
 
 def convolutional() -> list[Case]:
@@ -345,7 +368,8 @@ def all_cases() -> list[Case]:
     cases += softmaxes("attention16", (4, 16, 16), 2)
     cases += softmaxes("channels8", (2, 8, 32), 1)
     cases += normalizations("n2x16x8", 2, 16, 8)
-    return cases + layouts() + losses(16, 32) + updates(1024)
+    cases += layouts() + losses(16, 32) + updates(1024)[1:] + fused_updates()
+    return cases
 
 
 def functions(cases: Sequence[Case]) -> list[str]:

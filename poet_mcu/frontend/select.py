@@ -9,14 +9,21 @@ from poet_mcu.errors import InputError, nearest
 from poet_mcu.ir.graph import Graph, Role
 
 
-def selector(train: Sequence[str], freeze: Sequence[str], names: Sequence[str]) -> frozenset[str]:
-    """The names to train: those that match ``train`` (all when empty) and none of ``freeze``.
+def selector(
+    train: Sequence[str],
+    freeze: Sequence[str],
+    names: Sequence[str],
+    numbers: frozenset[str] = frozenset(),
+) -> frozenset[str]:
+    """The names to train: those that match ``train`` and none of ``freeze``.
 
-    ``names`` are all weights of the model. A pattern is a glob, or a name as it is (names may
+    ``names`` are all weights of the model. Without ``train`` they are meant, but not ``numbers``
+    unless nothing else is left. A pattern is a glob, or a name as it is (names may
     hold brackets). Raises InputError for a pattern that matches nothing, so a misspelt one is
     never ignored.
     """
-    chosen = _matches("--train", train, names) if train else frozenset(names)
+    usual = frozenset(names) - numbers or frozenset(names)
+    chosen = _matches("--train", train, names) if train else usual
     return chosen - _matches("--freeze", freeze, names)
 
 

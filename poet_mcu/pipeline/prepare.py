@@ -83,8 +83,8 @@ def prepare(options: Options) -> Prepared:
 
 def _chosen(options: Options) -> frozenset[str]:
     """The names of the weights to train."""
-    names = list(weight_names(options.model))
-    chosen = selector(list(options.train), list(options.freeze), names)
+    names = weight_names(options.model)
+    chosen = selector(list(options.train), list(options.freeze), names.every, names.numbers)
     if options.train_last is None:
         return chosen
     every = load_model(options.model, options.batch, lambda _: True, dropout="off")
