@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
@@ -11,7 +11,9 @@ from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_name
 from poet_mcu.frontend.select import last_layers, selector
 from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
+from poet_mcu.lower.select import with_forms
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.stepplan import budget_of
 from poet_mcu.schedule.pricing import changed_twice, with_card_homes
 from poet_mcu.training.fuse import fused
 from poet_mcu.training.order import ORDERS, reordered
@@ -78,13 +80,22 @@ def prepare(options: Options) -> Prepared:
     verify_graph(train, training=True)
     verify_graph(evaluation, training=False)
     notes = (*imported.report.notes, *training_notes(train, options))
-    return Prepared(options, board, imported, train, evaluation, notes)
+    return _with_forms(Prepared(options, board, imported, train, evaluation, notes))
+
+
+def _with_forms(prepared: Prepared) -> Prepared:
+    """The forms of kernels that are fastest on the board within the budget."""
+    board, graphs = prepared.board, (prepared.train, prepared.evaluation)
+    paging = prepared.options.paging
+    memory_bytes = budget_of(board, prepared.ram_bytes, graphs, paging=paging).arena_bytes
+    train, evaluation = (with_forms(graph, board, memory_bytes) for graph in graphs)
+    return replace(prepared, train=train, evaluation=evaluation)
 
 
 def _chosen(options: Options) -> frozenset[str]:
     """The names of the weights to train."""
-    names = list(weight_names(options.model))
-    chosen = selector(list(options.train), list(options.freeze), names)
+    names = weight_names(options.model)
+    chosen = selector(list(options.train), list(options.freeze), names.every, names.numbers)
     if options.train_last is None:
         return chosen
     every = load_model(options.model, options.batch, lambda _: True, dropout="off")
