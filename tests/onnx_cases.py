@@ -26,14 +26,13 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 #: the operators of the plan; cases of others are not counted
 _NAMES = """
     Abs Add AveragePool BatchNormalization Cast Celu Clip Concat Constant ConstantOfShape Conv
-    ConvTranspose CumSum DepthToSpace Div Dropout Einsum Elu Erf Exp Expand Flatten Gather Gelu Gemm
+    ConvTranspose DepthToSpace Div Dropout Elu Erf Exp Expand Flatten Gather Gelu Gemm
     GlobalAveragePool GlobalMaxPool GroupNormalization GRU HardSigmoid HardSwish Identity
-    InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LSTM MatMul
-    Max MaxPool Mean  Min Mish Mul Neg Pad Pow PRelu Range Reciprocal
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceSum
-    ReduceSumSquare Relu Reshape Resize RMSNormalization RNN Selu Shape Shrink Sigmoid Slice Softmax
-    Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Tile
-    Transpose Unsqueeze Where
+    InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LSTM MatMul Max MaxPool Mean
+    Min Mish Mul Neg Pad Pow PRelu Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
+    ReduceMax ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize RNN Selu Shape
+    Shrink Sigmoid Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Swish Tanh
+    ThresholdedRelu Transpose Unsqueeze Where
 """
 OPERATORS = frozenset(_NAMES.split())
 Array = npt.NDArray[Any]
