@@ -25,9 +25,9 @@ from poet_mcu.frontend.model_file import OLDEST_OPSET
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 #: the operators of the plan; cases of others are not counted
 _NAMES = """
-    Abs Add AveragePool BatchNormalization Cast Celu Clip Concat Constant
-    ConstantOfShape Conv ConvTranspose DepthToSpace Div Dropout Elu Erf Exp Expand Flatten Gather
-    Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization GRU HardSigmoid HardSwish Identity
+    Abs Add AveragePool BatchNormalization Cast Celu Clip Concat Constant ConstantOfShape Conv
+    ConvTranspose DepthToSpace Div Dropout Elu Erf Exp Expand Flatten Gather Gelu Gemm
+    GlobalAveragePool GlobalMaxPool GroupNormalization GRU HardSigmoid HardSwish Identity
     InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax LSTM MatMul Max MaxPool Mean
     Min Mish Mul Neg Pad Pow PRelu Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp
     ReduceMax ReduceMean ReduceMin ReduceSum ReduceSumSquare Relu Reshape Resize RNN Selu Shape

@@ -10,9 +10,11 @@ import onnx
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend import (
+    lower_composed,
     lower_conv_transpose,
     lower_dense,
     lower_dropout,
+    lower_einsum,
     lower_elementwise,
     lower_layout,
     lower_matmul,
@@ -127,6 +129,10 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
         "SpaceToDepth": Lowering(lower_layout.lower_space_to_depth, 28),
         "Split": Lowering(lower_layout.lower_split, 18),
         "Tile": Lowering(lower_layout.lower_tile, 13),
+        "CumSum": Lowering(lower_composed.lower_cum_sum, 14),
+        "Einsum": Lowering(lower_einsum.lower_einsum, 12),
+        "LpNormalization": Lowering(lower_composed.lower_lp_norm, 22),
+        "RMSNormalization": Lowering(lower_composed.lower_rms_norm, 23),
         "Upsample": Lowering(lower_resize.lower_resize, 10),
     }
 )

@@ -64,7 +64,7 @@ def lower_interpolate(
         matrix, missed = _matrix(node, line, place or _crop(line))
         outside.append(missed if place is None else np.zeros_like(missed))
         if matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, np.eye(line.size)):
-            x = _along(ctx, node, x, line.axis, matrix)
+            x = along(ctx, node, x, line.axis, matrix)
     fill = float(attribute(node, "extrapolation_value", 0.0))
     if any(missed.any() for missed in outside) and fill != 0.0:
         shown = np.zeros([line.out for line in lines], np.bool_)
@@ -121,7 +121,7 @@ def _matrix(
     return matrix.astype(np.float32), missed
 
 
-def _along(ctx: Context, node: onnx.NodeProto, x: Value, axis: int, matrix: Matrix) -> Value:
+def along(ctx: Context, node: onnx.NodeProto, x: Value, axis: int, matrix: Matrix) -> Value:
     """``matrix`` times each line of x along ``axis``."""
     name, build = node.output[0], ctx.builder
     label = f"{name}_axis{axis}"

@@ -46,6 +46,21 @@ def _to(sizes: tuple[int, ...], mode: str, **options: Any) -> Torch:
     return lambda t, f, h, w: f.interpolate(h, sizes, mode=mode, **options)
 
 
+def _einsum(equation: str, x: tuple[int, ...], *v: tuple[int, ...]) -> Case:
+    tensors = {"v": weights(*v[0])} if v else {}
+    return Case(
+        [node("Einsum", "h v" if v else "h", "y", equation=equation)],
+        x,
+        lambda t, f, h, w: t.einsum(equation, h, *([w["v"]] if v else [])),
+        tensors,
+    )
+
+
+def _cum_sum(torch: Torch, axis: int, **attrs: int) -> Case:
+    nodes = [node("CumSum", "h axis", "y", **attrs)]
+    return Case(nodes, (3, 4, 2), torch, {"axis": np.asarray(axis, np.int64)})
+
+
 _CORNERS = {"coordinate_transformation_mode": "align_corners"}
 _CAUSAL = np.triu(np.full((4, 4), _INF), 1)
 
@@ -205,5 +220,47 @@ CASES = {
         (1, 4, 4),
         lambda t, f, h, w: f.conv_transpose1d(h, w["w"], w["b"], 3, 1, 2, 2, 2),
         {"w": weights(4, 3, 2), "b": weights(6)},
+    ),
+    **{
+        f"einsum {equation}": _einsum(equation, *shapes)
+        for equation, *shapes in (
+            ("ij,jk->ik", (3, 4), (4, 2)),
+            ("bhid,bhjd->bhij", (2, 2, 3, 4), (2, 2, 2, 4)),
+            ("bij,bkj->bik", (2, 3, 4), (2, 5, 4)),
+            ("ji,jk", (3, 4), (3, 2)),
+            ("bnd,dhk->bhnk", (2, 3, 4), (4, 2, 3)),
+            ("i,j->ij", (3,), (4,)),
+            ("bij,jk->kb", (2, 3, 4), (4, 2)),
+            ("ijk->kj", (2, 3, 4)),
+            ("bij,bij->b", (2, 3, 4), (2, 3, 4)),
+        )
+    },
+    "cumulated": _cum_sum(lambda t, f, h, w: h.cumsum(1), 1),
+    "cumulated, last axis, reversed": _cum_sum(
+        lambda t, f, h, w: h.flip(-1).cumsum(-1).flip(-1), -1, reverse=1
+    ),
+    "cumulated, exclusive": _cum_sum(lambda t, f, h, w: h.cumsum(0) - h, 0, exclusive=1),
+    "tile": Case(
+        [node("Tile", "h r", "t"), node("Mul", "t t", "y")],
+        (2, 1, 3),
+        lambda t, f, h, w: h.tile(2, 3, 2) ** 2,
+        {"r": ints(2, 3, 2)},
+    ),
+    "rms norm": Case(
+        [node("RMSNormalization", "h s", "y", axis=-1, epsilon=1e-3)],
+        (2, 3, 4),
+        lambda t, f, h, w: f.rms_norm(h, (4,), w["s"], 1e-3),
+        {"s": weights(4, seed=1)},
+        opset=23,
+    ),
+    "lp norm 2": Case(
+        [node("LpNormalization", "h", "y", axis=1)],
+        (2, 3, 4),
+        lambda t, f, h, w: f.normalize(h, dim=1),
+    ),
+    "lp norm 1": Case(
+        [node("LpNormalization", "h", "y", p=1)],
+        (3, 4),
+        lambda t, f, h, w: f.normalize(h, p=1, dim=-1),
     ),
 }  # fmt: skip
