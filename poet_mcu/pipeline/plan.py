@@ -351,8 +351,18 @@ def _explain(
             f", got none; the smallest RAM that works is {needed} bytes ({format_bytes(needed)}), "
             f"set by '{facts['largest_operator']}', which alone needs "
             f"{facts['largest_working_set_bytes']}; raise --ram, lower --batch, or freeze layers"
+            f"{_card_hint(prepared, needed)}"
         )
     return PlanInfeasible(text, facts)
+
+
+def _card_hint(prepared: Prepared, needed_bytes: int) -> str:
+    """What to do where weights and state are most of what is needed."""
+    homes = sum(value.type.nbytes for value in prepared.train.home_ram())
+    options = prepared.options
+    if options.home_parameters != "ram" or not options.paging or 2 * homes < needed_bytes:
+        return ""
+    return f"; {homes} bytes of it are parameters: --home-parameters card pages them"
 
 
 def _limits(prepared: Prepared, budget: Budget, options: Options) -> dict[str, Any]:

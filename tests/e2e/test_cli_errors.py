@@ -111,6 +111,14 @@ def test_impossible_budget_says_what_works(run: Any, model: Path, tmp_path: Path
     assert run(*plan, facts["minimum_peak_proven_bytes"] - 8).code == 3
 
 
+def test_large_weights_are_pointed_to_the_card(run: Any, tmp_path: Path) -> None:
+    path = models.save(models.mlp("N", (60, 50, 4)), tmp_path / "wide.onnx")
+    words = ("plan", path, "--board", BOARD, "--batch", 2, "--ram", "12K")
+    expect(run(*words), 3, "13016 bytes of it are parameters: --home-parameters card pages them")
+    on_card = run(*words, "--home-parameters", "card")
+    assert "are parameters" not in on_card.err
+
+
 @pytest.mark.parametrize("ram", ["1", "2K", "4K"])
 def test_less_than_the_runtime_needs(run: Any, model: Path, ram: str) -> None:
     found = run("plan", model, "--board", BOARD, "--batch", 2, "--ram", ram)

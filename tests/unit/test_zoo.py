@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from poet_mcu.pipeline.selfcheck import sample_feeds
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 import make_zoo
+import zoo_table
 
 STEPS = 3
 LR = 0.01
@@ -142,3 +144,14 @@ def test_a_number_in_a_node_is_no_weight(tmp_path: Path) -> None:
     path.write_bytes(make_zoo.export(make_zoo.make_module("transformer", 0.125), "transformer"))
     found = load_model(path, 2, lambda _: True)
     assert not [name for name in found.report.weights if "Constant" in name]
+
+
+def test_the_page_has_the_kept_figures() -> None:
+    figures = json.loads(zoo_table.FIGURES.read_text(encoding="utf-8"))
+    assert figures.keys() == make_zoo.ZOO.keys()
+    assert zoo_table.table(figures) in zoo_table.PAGE.read_text(encoding="utf-8")
+    for name, found in figures.items():
+        for point in found["points"]:
+            fits = "peak_bytes" in point
+            assert fits or point["ram_bytes"] < found["proven_least_bytes"], name
+            assert not fits or point["peak_bytes"] <= point["ram_bytes"], name
