@@ -58,41 +58,37 @@ static inline best pool_window(const window *win, const float *x)
 #else
 #define LARGER(a, b) COMPARED(a, b) "it gt\n\tvmovgt.f32 " a ", " b "\n\t"
 #endif
-#define WINS(a, b, tap, other)                                                                   \
-    COMPARED(a, b) "itt gt\n\tvmovgt.f32 " a ", " b "\n\tmovgt " tap ", " other "\n\t"
+#define WINS(a, b, winner, tap)                                                                  \
+    COMPARED(a, b) "itt gt\n\tvmovgt.f32 " a ", " b "\n\tmovgt " winner ", " tap "\n\t"
 #endif
 
 static inline float row_of_squares(const window *win, const float *x, int32_t count, float *y,
                                    uint8_t *argmax, float sum)
 {
     const float *below = x + win->row_step;
-    const int32_t first = win->first;
-    const int32_t second = first + win->row_skip;
 #if defined(__ARM_FP)
-    const int32_t beside = first + 1;
-    const int32_t last = second + 1;
     for (; count >= 2; count -= 2) {
         int32_t tap;
         int32_t next;
         __asm__ volatile("vldmia %0!, {s0-s3}\n\tvldmia %1!, {s4-s7}\n\t" SQUARE_SUMS
-                         "mov %5, %7\n\tmov %6, %7\n\t"
-                         WINS("s0", "s1", "%5", "%8") WINS("s0", "s4", "%5", "%9")
-                         WINS("s0", "s5", "%5", "%10") WINS("s2", "s3", "%6", "%8")
-                         WINS("s2", "s6", "%6", "%9") WINS("s2", "s7", "%6", "%10")
+                         "mov %5, #0\n\tmov %6, #0\n\t"
+                         WINS("s0", "s1", "%5", "#1") WINS("s0", "s4", "%5", "#2")
+                         WINS("s0", "s5", "%5", "#3") WINS("s2", "s3", "%6", "#1")
+                         WINS("s2", "s6", "%6", "#2") WINS("s2", "s7", "%6", "#3")
                          "vmov.f32 s1, s2\n\tvstmia %2!, {s0-s1}\n\t"
                          "strb %5, [%4], #1\n\tstrb %6, [%4], #1"
                          : "+r"(x), "+r"(below), "+r"(y), "+t"(sum), "+r"(argmax), "=&r"(tap),
                            "=&r"(next)
-                         : "r"(first), "r"(beside), "r"(second), "r"(last)
+                         :
                          : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "cc", "memory");
     }
 #endif
     for (; count > 0; count--) {
-        best holder = {x[0], first};
+        best holder = {x[0], 0};
         sum = ((sum + x[0]) + (x[1] + below[0])) + below[1];
-        challenge(&holder, x[1], first + 1);
-        challenge(&holder, below[0], second);
-        challenge(&holder, below[1], second + 1);
+        challenge(&holder, x[1], 1);
+        challenge(&holder, below[0], 2);
+        challenge(&holder, below[1], 3);
         *y++ = holder.value;
         *argmax++ = (uint8_t)holder.tap;
         x += 2;

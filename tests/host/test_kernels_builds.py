@@ -116,7 +116,7 @@ def awkward_cases() -> list[bench_cases.Case]:
     cases += bench_cases.pool("p7_3_2", 3, 7, 3, 2) + bench_cases.pool("p5_2_1", 2, 5, 2, 1)
     for count in (1, 3, 8, 21):
         cases += bench_cases.vectors(f"v{count}_odd", count)
-    odd = [case for case in cases if case.op in ("maxpool2d", "relu", "relu_bwd", "add")]
+    odd = [case for case in cases if case.op in ("maxpool2d", "relu", "relu_bwd")]
     odd += [case for size in (4, 6, 9) for case in bench_cases.pool(f"square{size}", 5, size)[:2]]
     cases += [replace(case, name=f"{case.name}_nan", odd=True) for case in odd]
     return cases + every_case()
