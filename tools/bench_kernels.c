@@ -163,10 +163,11 @@ void reset(void)
     __asm__ volatile("dsb\n isb");
 #endif
 #if defined(__ARM_FEATURE_MVE)
-    /* MVE flushes subnormals whatever FPSCR says; FZ (bit 24) makes scalar instructions agree. */
+    /* MVE flushes subnormals and gives the default NaN whatever FPSCR says; FZ (bit 24) and DN
+     * (bit 25) make scalar instructions agree. */
     uint32_t fpscr = 0U;
     __asm__ volatile("vmrs %0, fpscr" : "=r"(fpscr));
-    __asm__ volatile("vmsr fpscr, %0" : : "r"(fpscr | (1U << 24)));
+    __asm__ volatile("vmsr fpscr, %0" : : "r"(fpscr | (3U << 24)));
 #endif
     run_all();
 }

@@ -83,12 +83,17 @@ def lopsided(size: int, c: int, m: int, stride: int, groups: int) -> list[bench_
     cases = []
     for before, after in ((0, 0), (0, 1), (1, 0)):
         out = (size + before + after - 3) // stride + 1
-        shape = (2, c, size, size, m, out, out, 3, 3, stride, stride, before, before, 1, 1, groups)
+        x, w, y = (2, c, size, size), (m, c // groups, 3, 3), (2, m, out, out)
+        attrs = {
+            "pads": (before, before, after, after), "strides": (stride,) * 2,
+            "dilations": (1, 1), "group": groups,
+        }  # fmt: skip
+        back = {**attrs, "x_shape": x, "w_shape": w}
         label = f"p{size}_{c}_{stride}_{groups}_{before}{after}"
         cases += [
-            replace(case, name=f"{label}_{case.function}", shape=shape)
-            for case in bench_cases.conv(label, 2, c, size, m, 3, stride, groups)
-            if case.function != "channel_sum"
+            bench_cases.Case(f"{label}_fwd", "conv2d", bench_cases.floats(x, w, (m,)), attrs),
+            bench_cases.Case(f"{label}_bwd_x", "conv2d_bwd_x", bench_cases.floats(y, w), back),
+            bench_cases.Case(f"{label}_bwd_w", "conv2d_bwd_w", bench_cases.floats(x, y), back),
         ]
     return cases
 
