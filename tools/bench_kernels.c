@@ -76,7 +76,8 @@ static uint32_t ticks_of(bench_call *call, uint32_t repeats)
     return (before - SYST_CVR) & SYST_MASK;
 }
 
-static void prepare(const bench_case *c)
+/* Never inlined: tools/estimate_costs.py knows by it where a case ends. */
+static __attribute__((noinline)) void prepare(const bench_case *c)
 {
     uint32_t seed = c->seed;
     float *floats = AT(0U);
