@@ -7,10 +7,11 @@ Descriptor, arguments, workspace and cost features are what the operator itself 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from poet_mcu.ir.graph import Attr, DType, TensorType
-from poet_mcu.ops import activations, elementwise, fused_update
+from poet_mcu.ops import activations, elementwise
+from poet_mcu.ops.fused_update import fused_name
 from poet_mcu.ops.operator import Attrs, Cost, Kernel
 from poet_mcu.ops.table import OPERATORS
 
@@ -97,6 +98,55 @@ def conv(
         Case(f"{label}_bwd_w", "conv2d_bwd_w", floats(x, y), back, macs),
         Case(f"{label}_bias", "channel_sum", floats(y)),
     ]
+
+
+def forms(case: Case) -> list[Case]:
+    """The other forms of a case's kernel, with their workspace."""
+    operator = OPERATORS[case.op]
+    return [
+        replace(case, name=f"{case.name}_{form}", attrs={**case.attrs, "variant": form})
+        for form in operator.variants(case.inputs, case.outputs, case.attrs)
+    ]
+
+
+def general() -> list[Case]:
+    """Convolutions for which there are no blocks of their own, in every form."""
+    cases: list[Case] = []
+    for label, *shape in (
+        ("s2_16x32x16", 1, 16, 16, 32, 3, 2),
+        ("s2_32x64x8", 1, 32, 8, 64, 3, 2),
+        ("k5_6x16x12", 1, 6, 12, 16, 5),
+        ("pws2_16x32x16", 1, 16, 16, 32, 1, 2),
+    ):
+        cases += conv(label, *shape)
+    return cases + [form for case in cases for form in forms(case)]
+
+
+def joined() -> list[Case]:
+    """Gradients that end in their update, with one band and with many."""
+    decay: dict[str, Attr] = {"weight_decay": 0.01}
+    rules: dict[str, tuple[int, dict[str, Attr]]] = {
+        "sgd": (0, {}),
+        "sgd_decay": (0, decay),
+        "momentum": (1, {**decay, "momentum": 0.9, "nesterov": 1}),
+        "adam": (2, {**decay, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "decoupled": 1}),
+        "rmsprop": (1, {**decay, "alpha": 0.99, "eps": 1e-8}),
+    }
+    cases: list[Case] = []
+    gradients = conv("c16x32x8", 1, 16, 8, 32, 3)[2:]
+    gradients += [dense(f"fc256x64_n{n}", n, 256, 64)[2] for n in (1, 16)]
+    gradients.append(Case("bias32", "channel_sum", floats((1, 32, 8, 8))))
+    for gradient in gradients:
+        for rule, (states, attrs) in rules.items():
+            case = Case(
+                f"{gradient.name}_{rule}",
+                fused_name(gradient.op, rule),
+                (*gradient.inputs, *gradient.outputs * (1 + states)),
+                {**gradient.attrs, **attrs},
+                low=0.01,
+            )
+            cases += [case, *forms(case)[-1:]]
+    return cases
 
 
 def dense(label: str, n: int, k: int, m: int, rows: int = 1) -> list[Case]:
@@ -301,25 +351,6 @@ def updates(count: int) -> list[Case]:
     ]
 
 
-def fused_updates() -> list[Case]:
-    """Gradients that end in their update: layers c16x32x8 (and its bias) and fc256x64_n16."""
-    layers = {
-        "conv2d_bwd_w": conv("", 1, 16, 8, 32, 3)[2],
-        "dense_bwd_w": dense("", 16, 256, 64)[2],
-        "channel_sum": Case("", "channel_sum", floats((1, 32, 8, 8))),
-    }
-    cases = []
-    for gradient, layer in layers.items():
-        parameter = layer.outputs[0].shape
-        for update in updates(1):
-            name = fused_update.fused_name(gradient, update.op)
-            if update.op in fused_update.UPDATES:
-                state = floats(*(parameter,) * (len(update.inputs) - 1))
-                attrs = {**layer.attrs, **update.attrs}
-                cases.append(Case(name, name, layer.inputs + state, attrs, layer.macs, low=0.01))
-    return cases
-
-
 def convolutional() -> list[Case]:
     """The layers of the digits network, and convolutions and products of common sizes."""
     cases: list[Case] = []
@@ -335,8 +366,7 @@ def convolutional() -> list[Case]:
     cases += conv("c16x32x8", 1, 16, 8, 32, 3)
     cases += conv("c3x16x32", 1, 3, 32, 16, 3)
     cases += conv("c1x8x28", 1, 1, 28, 8, 3)
-    cases += conv("s2_16x32x16", 1, 16, 16, 32, 3, 2)
-    cases += conv("k5_6x16x12", 1, 6, 12, 16, 5)
+    cases += general()
     cases += conv("pw32x64x8", 1, 32, 8, 64, 1)
     cases += conv("dw32x16", 1, 32, 16, 32, 3, 1, 32)
     cases += conv("dw32x16s2", 1, 32, 16, 32, 3, 2, 32)
@@ -370,7 +400,7 @@ def all_cases() -> list[Case]:
     cases += softmaxes("attention16", (4, 16, 16), 2)
     cases += softmaxes("channels8", (2, 8, 32), 1)
     cases += normalizations("n2x16x8", 2, 16, 8)
-    cases += layouts() + losses(16, 32) + updates(1024)[1:] + fused_updates()
+    cases += layouts() + losses(16, 32) + updates(1024)[1:] + joined()
     return cases
 
 

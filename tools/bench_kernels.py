@@ -214,7 +214,8 @@ def build(
     twins.write_text("\n".join([PLAIN_HEAD, *calls(both, "plain"), ""]), encoding="utf-8")
     script.write_text(LINKER.format(ram=core.ram), encoding="utf-8")
     sources = [*sorted(KERNELS.glob("*.c")), PLAIN, twins, ROOT / "tools" / "bench_kernels.c"]
-    made = objects(core, sources, where, [f"-DBENCH_VERIFY={int(verify)}"])
+    mode = [f"-DBENCH_VERIFY={int(verify)}", f"-DBENCH_ONCE={int(once)}"]
+    made = objects(core, sources, where, mode)
     link = ["-nostartfiles", "-Wl,--gc-sections", f"-Wl,-T,{script}", "-Wl,--no-warn-rwx-segments"]
     subprocess.run([*compiler(core, where), *link, "-o", str(elf), *made], check=True)
     return elf

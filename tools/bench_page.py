@@ -211,7 +211,8 @@ def kernel_rows(figures: Figures, unit: str) -> list[str]:
 
 
 def kernel_row(figures: Figures, case: Case) -> str:
-    per = [f"{figures.kernels[core][case.name]['instructions'] / case.work:.2f}" for core in ALL]
+    rows = [figures.kernels[core].get(case.name) for core in ALL]
+    per = [f"{row['instructions'] / case.work:.2f}" if row else "not counted" for row in rows]
     plain = figures.kernels["m7"][case.name].get("plain")
     last = f"{plain / case.work:.1f}" if plain else ""
     return f"| {case.name} | {case.work:,} | {' | '.join(per)} | {last} |"

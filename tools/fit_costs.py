@@ -27,7 +27,7 @@ from bench_cases import Case, common_cases
 from bench_kernels import FIGURES
 from bench_recurrent import every_case
 
-from poet_mcu.board.schema import KERNEL_FAMILIES
+from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 
 FOLDER = Path(__file__).resolve().parents[1] / "boards" / "cost"
 RARE = 0.02  # weight of a case that is not among the common ones
@@ -92,15 +92,14 @@ def family_table(counts: dict[str, int], cases: list[Case]) -> dict[str, Fitted]
     """Family -> its row of the table; cases without a count are left out."""
     common = {case.name for case in common_cases()}
     table = {}
-    for family in KERNEL_FAMILIES:
-        used = [
-            case
-            for case in cases
-            # What ends in an update is priced by two rows.
-            if case.cost.family == family and case.cost.then is None and case.name in counts
-        ]
+    for family in (*KERNEL_FAMILIES, *OPTIONAL_FAMILIES):
+        # A node that does two things is priced by two rows: it fits neither.
+        alone = [case for case in cases if case.cost.then is None and case.name in counts]
+        used = [case for case in alone if case.cost.family == family]
         costs = [case.cost for case in used]
-        matrix = np.array([(c.macs, c.elements, c.transcendental, 1) for c in costs], float)
+        # A call's price would take up what differs between the few shapes of an optional family.
+        call = 0 if family in OPTIONAL_FAMILIES else 1
+        matrix = np.array([(c.macs, c.elements, c.transcendental, call) for c in costs], float)
         wanted = np.array([counts[case.name] for case in used], float)
         usual = np.array([case.name in common for case in used])
         weights = np.where(usual, 1.0, RARE)

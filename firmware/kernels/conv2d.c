@@ -4,7 +4,7 @@
 #include "conv_weights.h"
 #include "correlate.h"
 #if POET_QUAD_IS_VECTOR
-#include "plane_channels.h"
+#include "plane_lanes.h"
 #endif
 #include "poet/kernels.h"
 #include "product.h"
@@ -31,11 +31,34 @@ static void multiply_planes(const poet_conv2d_shape *s, poet_product p)
     }
 }
 
+static correlation forward_of(const poet_conv2d_shape *s)
+{
+    const int32_t area = s->kh * s->kw;
+    const int32_t channels = s->c / s->groups;
+    const int32_t outs = s->m / s->groups;
+    return (correlation){
+        .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
+        .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
+        .samples = s->n,
+        .groups = s->groups,
+        .outs = outs,
+        .channels = channels,
+        .x_row = s->w,
+        .x_plane = s->h * s->w,
+        .out_row = s->ow,
+        .out_plane = s->oh * s->ow,
+        .w_out = channels * area,
+        .w_channel = area,
+        .w_row = s->kw,
+        .w_group = outs * channels * area,
+        .x_tap = 1,
+    };
+}
+
 void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const float *w,
                          const float *b, float *y)
 {
     const poet_conv2d_shape *s = shape;
-    const int32_t area = s->kh * s->kw;
     const int32_t channels = s->c / s->groups;
     const int32_t outs = s->m / s->groups;
     if (is_pointwise(s)) {
@@ -68,32 +91,39 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
         return;
     }
 #endif
-    const correlation cor = {
-        .h = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h),
-        .w = poet_axis_forward(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w),
+    const correlation cor = forward_of(s);
+    const group_data first = {.x = x, .w = w, .bias = b, .out = y};
+    correlate(&cor, &first, &forward);
+}
+
+static correlation back_of(const poet_conv2d_shape *s)
+{
+    const int32_t area = s->kh * s->kw;
+    const int32_t channels = s->m / s->groups;
+    const int32_t outs = s->c / s->groups;
+    return (correlation){
+        .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
+        .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
         .samples = s->n,
         .groups = s->groups,
         .outs = outs,
         .channels = channels,
-        .x_row = s->w,
-        .x_plane = s->h * s->w,
-        .out_row = s->ow,
-        .out_plane = s->oh * s->ow,
-        .w_out = channels * area,
-        .w_channel = area,
+        .x_row = s->ow,
+        .x_plane = s->oh * s->ow,
+        .out_row = s->w,
+        .out_plane = s->h * s->w,
+        .w_out = area,
+        .w_channel = outs * area,
         .w_row = s->kw,
         .w_group = outs * channels * area,
-        .x_tap = 1,
+        .x_tap = -1,
     };
-    const group_data first = {.x = x, .w = w, .bias = b, .out = y};
-    correlate(&cor, &first, &forward);
 }
 
 void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, const float *w,
                            float *dx)
 {
     const poet_conv2d_shape *s = shape;
-    const int32_t area = s->kh * s->kw;
     const int32_t channels = s->m / s->groups;
     const int32_t outs = s->c / s->groups;
     if (is_pointwise(s)) {
@@ -124,25 +154,29 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
         return;
     }
 #endif
-    const correlation cor = {
-        .h = poet_axis_back(s->h, s->oh, s->kh, s->stride_h, s->pad_top, s->dilation_h),
-        .w = poet_axis_back(s->w, s->ow, s->kw, s->stride_w, s->pad_left, s->dilation_w),
-        .samples = s->n,
-        .groups = s->groups,
-        .outs = outs,
-        .channels = channels,
-        .x_row = s->ow,
-        .x_plane = s->oh * s->ow,
-        .out_row = s->w,
-        .out_plane = s->h * s->w,
-        .w_out = area,
-        .w_channel = outs * area,
-        .w_row = s->kw,
-        .w_group = outs * channels * area,
-        .x_tap = -1,
-    };
+    const correlation cor = back_of(s);
     const group_data first = {.x = dy, .w = w, .bias = 0, .out = dx};
     correlate(&cor, &first, &back);
+}
+
+void poet_conv2d_fwd_packed_f32(const poet_conv2d_packed_shape *shape, const float *x,
+                                const float *w, const float *b, float *work, float *y)
+{
+    correlation cor = forward_of(&shape->conv);
+    cor.work = work;
+    cor.work_floats = shape->work_floats;
+    const group_data first = {.x = x, .w = w, .bias = b, .out = y};
+    correlate(&cor, &first, &packed);
+}
+
+void poet_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *shape, const float *dy,
+                                  const float *w, float *work, float *dx)
+{
+    correlation cor = back_of(&shape->conv);
+    cor.work = work;
+    cor.work_floats = shape->work_floats;
+    const group_data first = {.x = dy, .w = w, .bias = 0, .out = dx};
+    correlate(&cor, &first, &packed);
 }
 
 #if POET_QUAD_IS_VECTOR

@@ -18,6 +18,8 @@ typedef struct {
     int32_t w_out, w_channel, w_row; /* steps of w per output channel, summed channel, kernel row */
     int32_t w_group;
     int32_t x_tap; /* step in x from one tap to the next for which there are special blocks */
+    float *work;   /* workspace of the packed form, NULL without it */
+    int32_t work_floats;
 } correlation;
 
 /* A rectangle of positions of all samples, walked sample by sample, row by row. */

@@ -9,8 +9,12 @@
 
 #include "conv_blocks.h"
 #include "conv_depthwise.h"
+#include "conv_packed.h"
 #include "conv_rows.h"
 #include "conv_single.h"
+
+typedef void rectangle_function(const rectangle *rect, const group_data *group,
+                                const block_set *blocks);
 
 /* Everything that differs between forward and back in the choice of blocks. */
 typedef struct {
@@ -18,16 +22,20 @@ typedef struct {
     plane_function *two_rows, *three_rows; /* of one channel, under so many rows of taps */
     const block_set *three, *some;
     edge_function *const *edge, *const *edge_thin;
+    rectangle_function *rectangle;
 } direction;
 
 #if POET_SOFT_FLOAT
-static const direction forward = {0, 0, 0, &any, &any, 0, 0};
-static const direction back = {0, 0, 0, &any, &any, 0, 0};
+static const direction forward = {0, 0, 0, &any, &any, 0, 0, run_rectangle};
+static const direction back = {0, 0, 0, &any, &any, 0, 0, run_rectangle};
+static const direction packed = {0, 0, 0, &any, &any, 0, 0, run_packed};
 #else
 static const direction forward = {edge_row_up, plane_two_up, plane_three_up,
-                                  &up3, &up, edge_up, edge_up_thin};
+                                  &up3, &up, edge_up, edge_up_thin, run_rectangle};
 static const direction back = {edge_row_down, plane_two_down, plane_three_down,
-                               &down3, &down, edge_down, edge_down_thin};
+                               &down3, &down, edge_down, edge_down_thin, run_rectangle};
+/* Both directions; what is too small to be packed takes any blocks. */
+static const direction packed = {0, 0, 0, &any, &any, 0, 0, run_packed};
 #endif
 
 /* Three neighbouring taps, at most one of them missing at either end of a row. */
@@ -120,7 +128,7 @@ POET_APART static void run_groups(const correlation *cor, const group_data *firs
         } else if ((cor->outs == 1) && (cor->channels == 1)) {
             run_single(&rect, &group);
         } else {
-            run_rectangle(&rect, &group, blocks);
+            way->rectangle(&rect, &group, blocks);
         }
         group.x += cor->channels * cor->x_plane;
         group.w += cor->w_group;
@@ -131,7 +139,7 @@ POET_APART static void run_groups(const correlation *cor, const group_data *firs
 
 static void correlate(const correlation *cor, const group_data *first, const direction *way)
 {
-    const int whole_rows = rows_fit(cor);
+    const int whole_rows = (way->row != 0) && rows_fit(cor);
     for (int32_t h = 0; h < cor->h.targets;) {
         const poet_axis_run rows = poet_axis_run_at(&cor->h, h);
         if (whole_rows && (rows.taps > 0)) {

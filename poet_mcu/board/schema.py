@@ -21,6 +21,9 @@ KERNEL_FAMILIES = (
     "loss",
     "update",
 )
+#: forms of kernels that a board need not price: convolutions without blocks of their own (else
+#: they cost what their direction does), and the same by way of workspace (else not chosen)
+OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
 
 #: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
 _MVE_CORES = ("cortex-m55", "cortex-m85")
@@ -184,6 +187,8 @@ class Board(Table):
             "elementwise",
             "loss",
             "update",
+            "conv_general",
+            "conv_packed",
         ],
         CostRow,
     ]

@@ -1,6 +1,6 @@
 """One run of a node -> cycles, seconds, joules, by the board's cost table.
 
-    cycles  = cycles_per_call + sum over features f of  count_f * cycles_per_f
+    cycles  = calls * cycles_per_call + sum over features f of  count_f * cycles_per_f
     seconds = cycles / clock_hz
     joules  = seconds * active_w
 
@@ -18,10 +18,10 @@ from poet_mcu.ops.operator import Cost
 
 def node_cycles(cost: Cost, board: Board) -> float:
     """Core cycles of one run. Raises InternalError when the family has no row."""
-    row = _row(cost.family, board)
+    row = _row(cost, board)
     rest = node_cycles(cost.then, board) if cost.then else 0.0
     return rest + (
-        row.cycles_per_call
+        row.cycles_per_call * cost.calls
         + row.cycles_per_mac * cost.macs
         + row.cycles_per_element * cost.elements
         + row.cycles_per_transcendental * cost.transcendental
@@ -37,14 +37,22 @@ def node_price(cost: Cost, board: Board) -> Price:
 def is_estimated(cost: Cost, board: Board) -> bool:
     """True when a row behind the price was not measured on this board."""
     rest = cost.then is not None and is_estimated(cost.then, board)
-    return rest or _row(cost.family, board).estimated
+    return rest or _row(cost, board).estimated
 
 
-def _row(family: str, board: Board) -> CostRow:
+def is_priced(cost: Cost, board: Board) -> bool:
+    """Whether the board has what it takes to price a form of a kernel that need not be used."""
+    return bool({cost.family, cost.like} & set(map(str, board.cost)))
+
+
+def _row(cost: Cost, board: Board) -> CostRow:
     table: dict[str, CostRow] = {str(name): row for name, row in board.cost.items()}
-    if family not in table:
-        raise InternalError(
-            f"board {board.name}: cost.{family}: expected one of {', '.join(table)}, got an "
-            f"unknown kernel family{nearest(family, list(table))}; correct the operator's cost()"
-        )
-    return table[family]
+    if cost.family in table:
+        return table[cost.family]
+    if cost.like in table:
+        return table[cost.like]
+    family = cost.family
+    raise InternalError(
+        f"board {board.name}: cost.{family}: expected one of {', '.join(table)}, got an "
+        f"unknown kernel family{nearest(family, list(table))}; correct the operator's cost()"
+    )

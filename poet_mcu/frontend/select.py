@@ -30,15 +30,17 @@ def selector(
 def last_layers(graph: Graph, count: int) -> frozenset[str]:
     """Names of the weights that the last ``count`` operators with weights of their own read.
 
-    ``graph`` is a forward graph with every weight trainable; its order is that of execution.
-    Raises InputError when there are fewer such operators.
+    ``graph`` is a forward graph with every weight trainable; its order is that of execution. An
+    operator of the model that became several nodes (an LSTM) counts once. Raises InputError when
+    there are fewer such operators.
     """
-    found: list[set[str]] = []
+    by_operator: dict[str, set[str]] = {}
     for node in graph.nodes:
         read = (graph.values[graph.root(v)] for v in node.inputs)
         names = {value.origin or value.name for value in read if value.role is Role.PARAMETER}
         if names:
-            found.append(names)
+            by_operator.setdefault(node.origin or f"#{node.id}", set()).update(names)
+    found = list(by_operator.values())
     if count > len(found):
         raise InputError(
             f"--train-last: expected at most the {len(found)} operators that have weights, "

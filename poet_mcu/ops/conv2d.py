@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import Node, TensorType, Value
+from poet_mcu.ops import conv_packed
+from poet_mcu.ops.conv_packed import Packing
 from poet_mcu.ops.operator import (
     Array,
     Attrs,
@@ -20,48 +21,12 @@ from poet_mcu.ops.operator import (
     Types,
     in_memory_order,
     ints,
+    variant_of,
 )
+from poet_mcu.ops.window import Window
 
 _SHAPE = "poet_conv2d_shape"
 _SOURCE = "conv2d.c"
-_FIELDS = (
-    "n", "c", "h", "w", "m", "oh", "ow", "kh", "kw", "stride_h", "stride_w",
-    "pad_top", "pad_left", "dilation_h", "dilation_w", "groups",
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Geometry of a convolution with names, from the shapes of x, w, y and the attributes."""
-
-    n: int
-    c: int
-    h: int
-    w: int
-    m: int
-    oh: int
-    ow: int
-    kh: int
-    kw: int
-    sh: int
-    sw: int
-    top: int
-    left: int
-    dh: int
-    dw: int
-    groups: int
-
-    @property
-    def fields(self) -> tuple[tuple[str, int], ...]:
-        """Initializers of ``poet_conv2d_shape`` in C order."""
-        values = (self.n, self.c, self.h, self.w, self.m, self.oh, self.ow, self.kh, self.kw)
-        rest = (self.sh, self.sw, self.top, self.left, self.dh, self.dw, self.groups)
-        return tuple(zip(_FIELDS, values + rest, strict=True))
-
-    @property
-    def macs(self) -> int:
-        """Multiply-adds of one direction, padding positions counted."""
-        return self.n * self.m * self.oh * self.ow * (self.c // self.groups) * self.kh * self.kw
 
 
 def window(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], attrs: Attrs) -> Window:
@@ -101,6 +66,26 @@ def _pad(g: Window, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 def _split(g: Window, a: npt.NDArray[np.float32], axis: int) -> list[npt.NDArray[np.float32]]:
     return np.split(a, g.groups, axis)
+
+
+def _cost(g: Window, packing: Packing, family: str, made: TensorType, attrs: Attrs) -> Cost:
+    """Of one direction, in the form that the node takes."""
+    if variant_of(attrs):
+        return packing.cost(variant_of(attrs), g.macs)
+    if conv_packed.has_blocks(g):
+        return Cost(family, macs=g.macs, elements=made.elements)
+    return Cost("conv_general", macs=g.macs, elements=made.elements, like=family)
+
+
+def _kernel(g: Window, packing: Packing, way: str, args: tuple[str, ...], attrs: Attrs) -> Kernel:
+    """Of one direction, in the form that the node takes."""
+    variant = variant_of(attrs)
+    if not variant:
+        return Kernel(f"poet_conv2d_{way}_f32", _SOURCE, (*args, "out0"), _SHAPE, g.fields)
+    fields = tuple((f"conv.{name}", value) for name, value in g.fields)
+    fields = (*fields, ("work_floats", packing.work_floats(variant)))
+    name = f"poet_conv2d_{way}_packed_f32"
+    return Kernel(name, _SOURCE, (*args, "ws", "out0"), "poet_conv2d_packed_shape", fields)
 
 
 def _product(
@@ -152,13 +137,20 @@ class Conv2d(Operator):
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
-        return Cost("conv_fwd", macs=g.macs, elements=outputs[0].elements)
+        return _cost(g, conv_packed.forward(g), "conv_fwd", outputs[0], attrs)
+
+    def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
+        g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
+        return conv_packed.useful(g, conv_packed.forward(g))
+
+    def workspace_bytes(self, inputs: Types, outputs: Types, attrs: Attrs) -> int:
+        g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
+        return conv_packed.forward(g).work_bytes(variant_of(attrs))
 
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
         bias = "in2" if len(inputs) > 2 else "null"
-        args = ("in0", "in1", bias, "out0")
-        return Kernel("poet_conv2d_fwd_f32", _SOURCE, args, _SHAPE, g.fields)
+        return _kernel(g, conv_packed.forward(g), "fwd", ("in0", "in1", bias), attrs)
 
     def gradient(
         self,
@@ -217,12 +209,19 @@ class Conv2dBwdX(Operator):
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
-        return Cost("conv_bwd_x", macs=g.macs, elements=outputs[0].elements)
+        return _cost(g, conv_packed.back(g), "conv_bwd_x", outputs[0], attrs)
+
+    def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
+        g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
+        return conv_packed.useful(g, conv_packed.back(g))
+
+    def workspace_bytes(self, inputs: Types, outputs: Types, attrs: Attrs) -> int:
+        g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
+        return conv_packed.back(g).work_bytes(variant_of(attrs))
 
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         g = window(outputs[0].shape, inputs[1].shape, inputs[0].shape, attrs)
-        args = ("in0", "in1", "out0")
-        return Kernel("poet_conv2d_bwd_x_f32", _SOURCE, args, _SHAPE, g.fields)
+        return _kernel(g, conv_packed.back(g), "bwd_x", ("in0", "in1"), attrs)
 
 
 class Conv2dBwdW(Operator):

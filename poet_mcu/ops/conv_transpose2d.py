@@ -66,6 +66,12 @@ class ConvTranspose2d(Operator):
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         return _CONV_X.kernel(inputs, outputs, attrs)
 
+    def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
+        return _CONV_X.variants(inputs, outputs, attrs)
+
+    def workspace_bytes(self, inputs: Types, outputs: Types, attrs: Attrs) -> int:
+        return _CONV_X.workspace_bytes(inputs, outputs, attrs)
+
     def gradient(
         self,
         node: Node,

@@ -13,11 +13,12 @@ import numpy as np
 
 from poet_mcu.ir.graph import TensorType
 from poet_mcu.ops import adam, channel_sum, conv2d, dense, momentum, rmsprop, sgd
-from poet_mcu.ops.operator import Array, Attrs, Cost, Kernel, Operator, Types, ints
+from poet_mcu.ops.operator import Array, Attrs, Cost, Kernel, Operator, Types, ints, variant_of
 
 _SOURCE = "fused_update.c"
-#: a band is a block's four rows, or more while it stays this small
-_BAND_BYTES = 1024
+#: form -> a band is a block's four rows, or more while it has at most so many bytes. Larger bands
+#: are fewer calls.
+_BAND_BYTES = {"": 1024, "band_4k": 4096, "band_16k": 16384, "band_64k": 65536, "whole": 2**31}
 _BLOCK_ROWS = 4
 
 GRADIENTS = ("conv2d_bwd_w", "dense_bwd_w", "channel_sum")
@@ -66,7 +67,7 @@ class FusedUpdate(Operator):
         rows = made.shape[0]
         together = _together(made, attrs)
         least = together * -(-_BLOCK_ROWS // together)
-        most = _BAND_BYTES * rows // made.nbytes // least * least
+        most = _BAND_BYTES[variant_of(attrs)] * rows // made.nbytes // least * least
         return min(rows, max(least, most))
 
     def infer(self, inputs: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -81,11 +82,29 @@ class FusedUpdate(Operator):
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         made = self._made(inputs, attrs)
         gradient = self.gradient_of.cost(inputs[: self.reads], (made,), attrs)
-        return replace(gradient, then=self.update.cost(self._update_inputs(inputs), (), attrs))
+        update = self.update.cost(self._update_inputs(inputs), (), attrs)
+        calls = -(-made.shape[0] // self._band(inputs, attrs)) if self._scratch(inputs) else 1
+        return replace(gradient, calls=calls, then=replace(update, calls=calls))
+
+    def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
+        if not self._scratch(inputs):
+            return ()
+        found: list[str] = []
+        rows = 0
+        for form in _BAND_BYTES:
+            band = self._band(inputs, {**attrs, "variant": form})
+            if form and band > rows:
+                found.append(form)
+            rows = band
+        return tuple(found)
+
+    def _scratch(self, inputs: Types) -> bool:
+        """Whether there are bands: not where one product makes an element of the gradient."""
+        return self.name != "dense_bwd_w_sgd" or inputs[0].shape[0] > 1
 
     def workspace_bytes(self, inputs: Types, outputs: Types, attrs: Attrs) -> int:
-        if self.name == "dense_bwd_w_sgd" and inputs[0].shape[0] == 1:
-            return 0  # one product an element: made and used in registers
+        if not self._scratch(inputs):
+            return 0
         made = self._made(inputs, attrs)
         return self._band(inputs, attrs) * (made.nbytes // made.shape[0])
 

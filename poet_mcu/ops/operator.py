@@ -27,16 +27,19 @@ class Cost:
     """Features of one run of an operator that a board's table turns into seconds.
 
     ``family`` names the row of the board's cost table: conv_fwd, conv_bwd_x, conv_bwd_w,
-    dense_fwd, dense_bwd, pool, elementwise, loss, update. ``macs`` multiply-adds, ``elements``
-    outputs written, ``transcendental`` calls of exp, log and their like. ``then`` is what a node
-    does besides that is priced by another row.
+    dense_fwd, dense_bwd, pool, elementwise, loss, update. ``like`` is the row to take where a board
+    has none of ``family``, which then is one that not every board has: conv_general, conv_packed.
+    ``macs`` multiply-adds, ``elements`` outputs written, ``transcendental`` calls of exp, log and
+    their like, ``calls`` of the kernel for one node. ``then`` is what a node does besides.
     """
 
     family: str
     macs: int = 0
     elements: int = 0
     transcendental: int = 0
+    calls: int = 1
     then: Cost | None = None
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ def ints(attrs: Attrs, key: str) -> tuple[int, ...]:
     if isinstance(value, tuple):
         return value
     raise InternalError(f"attribute {key}: expected ints, got {value!r}")
+
+
+def variant_of(attrs: Attrs) -> str:
+    """The form of its kernel that a node takes; '' for the one that is always there."""
+    return str(attrs.get("variant", ""))
 
 
 def number(attrs: Attrs, key: str) -> float:
@@ -131,6 +139,13 @@ class Operator(ABC):
     @abstractmethod
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         """The C call."""
+
+    def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
+        """Other forms of the kernel, which give the same bits.
+
+        A node takes one by attribute ``variant``, to which cost, kernel and workspace belong.
+        """
+        return ()
 
     def workspace_bytes(self, inputs: Types, outputs: Types, attrs: Attrs) -> int:
         """Scratch bytes the kernel needs while it runs."""

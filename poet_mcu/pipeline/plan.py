@@ -10,6 +10,7 @@ from typing import Any
 from poet_mcu.errors import Infeasible, InternalError
 from poet_mcu.ir.placement import CheckpointSlots
 from poet_mcu.ir.verify_card import verify_card
+from poet_mcu.lower.select import forms
 from poet_mcu.memory.slots import place_slots
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.prepare import Prepared, prepare
@@ -298,6 +299,7 @@ def _facts(prepared: Prepared, budget: Budget, train: StepPlan, fixed_bytes: int
         "solver": solution.solver if solution else None,
         "runtime_bytes": budget.runtime_bytes,
         "order": options.order,
+        "kernel_forms": forms(train.graph),
         "home_parameters": "card" if train.graph.card_homes else "ram",
         "card_home_bytes": sum(page.nbytes for page in train.card_homes.values()),
         "max_write_bytes_per_step": options.max_write_bytes,

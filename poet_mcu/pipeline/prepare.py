@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
@@ -11,7 +11,9 @@ from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_name
 from poet_mcu.frontend.select import last_layers, selector
 from poet_mcu.ir.graph import Graph, Role
 from poet_mcu.ir.verify_graph import verify_graph
+from poet_mcu.lower.select import with_forms
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.stepplan import budget_of
 from poet_mcu.schedule.pricing import changed_twice, with_card_homes
 from poet_mcu.training.fuse import fused
 from poet_mcu.training.order import ORDERS, reordered
@@ -78,7 +80,16 @@ def prepare(options: Options) -> Prepared:
     verify_graph(train, training=True)
     verify_graph(evaluation, training=False)
     notes = (*imported.report.notes, *training_notes(train, options))
-    return Prepared(options, board, imported, train, evaluation, notes)
+    return _with_forms(Prepared(options, board, imported, train, evaluation, notes))
+
+
+def _with_forms(prepared: Prepared) -> Prepared:
+    """The forms of kernels that are fastest on the board within the budget."""
+    board, graphs = prepared.board, (prepared.train, prepared.evaluation)
+    paging = prepared.options.paging
+    memory_bytes = budget_of(board, prepared.ram_bytes, graphs, paging=paging).arena_bytes
+    train, evaluation = (with_forms(graph, board, memory_bytes) for graph in graphs)
+    return replace(prepared, train=train, evaluation=evaluation)
 
 
 def _chosen(options: Options) -> frozenset[str]:

@@ -42,6 +42,7 @@ NARROW = {
     "transformer": Case("transformer", 0.25, 1, "qemu-m7-sd", 60 * KIB, "adam"),
     "lstm": Case("lstm", 0.5, 2, "qemu-m4-sd", 64 * KIB, "adam"),
 }
+DAILY = ("resnet8", "transformer", "lstm")
 FULL = {
     "resnet8": Case("resnet8", 1.0, 1, "qemu-mps2-an500"),
     "resnet8, batch 4": Case("resnet8", 1.0, 4, "qemu-mps2-an500"),
@@ -70,7 +71,9 @@ def check(case: Case, folder: Path) -> dict[str, object]:
     return facts
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize(
+    "name", [n if n in DAILY else pytest.param(n, marks=pytest.mark.slow) for n in NARROW]
+)
 def test_a_narrow_network_trains_on_the_board_as_on_the_host(name: str, tmp_path: Path) -> None:
     facts = check(NARROW[name], tmp_path)
     assert int(facts["keep_all_peak_bytes"]) > 1.3 * int(facts["ram_bytes"])

@@ -260,6 +260,18 @@ def test_a_frozen_layer_below_has_no_backward_pass(tmp_path: Path) -> None:
     assert not any(name.startswith(("lstm_bwd", "recurrent")) for name in ops_of(made))
 
 
+def test_a_layer_counts_once_among_the_last(tmp_path: Path) -> None:
+    """Its dense part belongs to it, though it is a node of its own."""
+    net = Net("GRU", num_layers=2)
+    path = exported(net, torch.zeros(STEPS, 2, SIZE), tmp_path, "script")
+    names = {}
+    for count in (1, 2, 3):
+        made = prepare(Options(path, "host", train_last=count))
+        names[count] = {v.origin for v in made.train.with_role(Role.PARAMETER)}
+    assert names[1] == {"head.weight", "head.bias"}
+    assert [len(names[count]) for count in (1, 2, 3)] == [2, 5, 8]
+
+
 def test_frozen_recurrent_weights_need_no_gradient(tmp_path: Path) -> None:
     proto = m.model([lstm()], X, tensors(), y=[STEPS, 1, 2, HIDDEN])
     path = m.save(proto, tmp_path / "m.onnx")

@@ -1,13 +1,36 @@
-/* A gradient and its update in one call. Included by poet/kernels.h.
+/* Forms of the kernels that need workspace. Included by poet/kernels.h. */
+#ifndef POET_FUSED_H
+#define POET_FUSED_H
+
+/* Convolution forward and dx, with the same bits, by packing operands in the workspace work of
+ * work_floats: for a block of four channels and as many fours of positions (16 at most) as there
+ * is room, 4 floats a term each; terms are c / groups * kh * kw, back m / groups times the taps
+ * that one position meets. Positions that do not fit are computed without it. */
+typedef struct {
+    poet_conv2d_shape conv;
+    int32_t work_floats;
+} poet_conv2d_packed_shape;
+void poet_conv2d_fwd_packed_f32(const poet_conv2d_packed_shape *shape, const float *x,
+                                const float *w, const float *b, float *work, float *y);
+void poet_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *shape, const float *dy,
+                                  const float *w, float *work, float *dx);
+
+/* Gradients of count rows from first on, to dw or db: of output channels (with groups, of whole
+ * groups), of rows of a dense layer's w, of channels. */
+void poet_conv2d_bwd_w_rows_f32(const poet_conv2d_shape *shape, int32_t first, int32_t count,
+                                const float *x, const float *dy, float *dw);
+void poet_dense_bwd_w_rows_f32(const poet_dense_shape *shape, int32_t first, int32_t count,
+                               const float *x, const float *dy, float *dw);
+void poet_channel_sum_rows_f32(const poet_channel_sum_shape *shape, int32_t first, int32_t count,
+                               const float *dy, float *db);
+
+/* A gradient and its update in one call.
  *
  * The gradient is made band_rows rows (of the parameter's first axis) at a time in the workspace
  * band, of band_rows * row floats, and each band is used up at once: it never exists as a whole.
  * Bits are those of the two kernels one after the other. update.count is not read. In a
  * convolution with groups band_rows is a whole number of groups' output channels.
  */
-#ifndef POET_FUSED_H
-#define POET_FUSED_H
-
 typedef struct {
     poet_conv2d_shape gradient;
     poet_vector_shape update;

@@ -31,17 +31,11 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
 /* dw. Chain: starts at 0; then n, oh, ow. */
 void poet_conv2d_bwd_w_f32(const poet_conv2d_shape *shape, const float *x, const float *dy,
                            float *dw);
-/* The same for count output channels from first on, to dw; with groups, of whole groups. */
-void poet_conv2d_bwd_w_rows_f32(const poet_conv2d_shape *shape, int32_t first, int32_t count,
-                                const float *x, const float *dy, float *dw);
 /* db[m] = sum of dy over n, then the plane. Plain adds. dy [n, m, plane]. */
 typedef struct {
     int32_t n, m, plane;
 } poet_channel_sum_shape;
 void poet_channel_sum_f32(const poet_channel_sum_shape *shape, const float *dy, float *db);
-/* The same for count channels from first on, to db. */
-void poet_channel_sum_rows_f32(const poet_channel_sum_shape *shape, int32_t first, int32_t count,
-                               const float *dy, float *db);
 
 /* y[n, m] = x[n, k] . w + b. w is [m, k] when w_rows_are_outputs, else [k, m]. */
 typedef struct {
@@ -58,9 +52,6 @@ void poet_dense_bwd_x_f32(const poet_dense_shape *shape, const float *dy, const 
 /* dw in w's layout. Chain: starts at -0, so that with one sample it is the product; then n. */
 void poet_dense_bwd_w_f32(const poet_dense_shape *shape, const float *x, const float *dy,
                           float *dw);
-/* The same for count rows of w from first on, to dw. */
-void poet_dense_bwd_w_rows_f32(const poet_dense_shape *shape, int32_t first, int32_t count,
-                               const float *x, const float *dy, float *dw);
 
 /* x [n*c planes of h x w] -> y [planes, oh, ow], argmax = kh*KW + kw of the winner (first one
  * wins; NaN wins over numbers, as in PyTorch). argmax may be NULL. kh*kw <= 255. */
