@@ -6,7 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+# A test says what is computed, not how fast: no example has a time limit of its own.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # Builds in tests compile the same runtime again and again; the key is the preprocessed text.
 os.environ.setdefault(

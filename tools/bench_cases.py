@@ -1,78 +1,20 @@
 """The rows of tools/bench_kernels.py: calls of every kernel over a list of shapes.
 
 A case is a node of a graph: an operator of poet_mcu/ops, the types of its inputs, its attributes.
-Descriptor, arguments, workspace and cost features are what the operator itself gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from poet_mcu.ir.graph import Attr, DType, TensorType
+from bench_case import Case, Shape, floats, integers, octets
+
+from poet_mcu.ir.graph import Attr, TensorType
 from poet_mcu.ops import activations, elementwise
 from poet_mcu.ops.fused_update import fused_name
-from poet_mcu.ops.operator import Attrs, Cost, Kernel
+from poet_mcu.ops.operator import Attrs
 from poet_mcu.ops.table import OPERATORS
-
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call of a kernel. ``macs`` 0: those of the operator's cost.
-
-    The inputs are filled with random floats from ``low`` to 1, and 0, 1, ... below ``below``. With
-    ``odd`` zeros of both signs, infinities and NaN are among the floats.
-    """
-
-    name: str
-    op: str
-    inputs: tuple[TensorType, ...]
-    attrs: Attrs = field(default_factory=dict)
-    macs: int = 0
-    low: float = -1.0
-    below: int = 4
-    odd: bool = False
-
-    @property
-    def outputs(self) -> tuple[TensorType, ...]:
-        return OPERATORS[self.op].infer(self.inputs, self.attrs)
-
-    @property
-    def kernel(self) -> Kernel:
-        return OPERATORS[self.op].kernel(self.inputs, self.outputs, self.attrs)
-
-    @property
-    def workspace_bytes(self) -> int:
-        return OPERATORS[self.op].workspace_bytes(self.inputs, self.outputs, self.attrs)
-
-    @property
-    def cost(self) -> Cost:
-        """What a plan counts for it: positions in the padding are multiply-adds here."""
-        return OPERATORS[self.op].cost(self.inputs, self.outputs, self.attrs)
-
-    @property
-    def work(self) -> int:
-        """Multiply-adds that are really done; where there are none the elements of the cost."""
-        return self.macs or self.cost.macs or self.cost.elements
-
-    @property
-    def unit(self) -> str:
-        """What ``work`` counts."""
-        return "MAC" if self.macs or self.cost.macs else "element"
-
-
-def floats(*shapes: Shape) -> tuple[TensorType, ...]:
-    return tuple(TensorType(shape) for shape in shapes)
-
-
-def integers(*shape: int) -> TensorType:
-    return TensorType(shape, DType.I32)
-
-
-def octets(*shape: int) -> TensorType:
-    return TensorType(shape, DType.U8)
 
 
 def overlap(outs: int, size: int, kernel: int, stride: int, pad: int) -> int:
