@@ -2,7 +2,7 @@
 
     python tools/bench_kernels.py --only mm64 --core m7   a table of some rows
     python tools/bench_kernels.py --check          fails on a regression over 2 %
-    python tools/bench_kernels.py --update         rewrites the committed figures, with --sizes the bytes too
+    python tools/bench_kernels.py --update         rewrites the committed figures
 
 ``-icount shift=0`` makes QEMU take 1 ns per instruction; SysTick (25 MHz, 32 MHz on the AN547)
 then tells the count, divided by enough repeats to be exact to one instruction. QEMU has no caches
@@ -322,7 +322,8 @@ def main() -> int:
 def rows_of(counts: dict[str, Count]) -> dict[str, dict[str, int]]:
     """The JSON form."""
     return {
-        name: {"instructions": one.instructions} | ({} if one.plain is None else {"plain": one.plain})
+        name: {"instructions": one.instructions}
+        | ({} if one.plain is None else {"plain": one.plain})
         for name, one in counts.items()
     }
 

@@ -108,8 +108,9 @@ def predict_again(figures: dict[str, dict[str, Row]], zoo: Path) -> None:
         board = load_board(BOARDS[core])
         for network in NETWORKS:
             prepared = prepared_of(network, core, zoo)
-            rows[f"training: {network.title}"]["predicted"] = predicted(prepared.train, board)
-            rows[f"inference: {network.title}"]["predicted"] = predicted(prepared.evaluation, board)
+            for name, graph in (("training", prepared.train), ("inference", prepared.evaluation)):
+                if f"{name}: {network.title}" in rows:
+                    rows[f"{name}: {network.title}"]["predicted"] = predicted(graph, board)
 
 
 def use_plain_kernels(folder: Path, board: Board) -> None:

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "kernels.md"
 PICTURE = ROOT / "docs" / "kernels.svg"
 CORES = {"m7": "Cortex-M7", "m4f": "Cortex-M4F", "m55": "Cortex-M55"}
+MISSING = "not counted"
 ALL = tuple(core.name for core in bench_kernels.CORES)
 
 #: row -> instructions per MAC that are asked at most, by core
@@ -133,8 +134,9 @@ def network_rows(figures: Figures) -> list[str]:
     for name, asked in ASKED.items():
         cells = []
         for core in CORES:
-            row = figures.networks[core][name]
-            cells.append(beside(row["instructions"] / row["macs"], asked.get(core)))
+            row = figures.networks[core].get(name)
+            value = row and beside(row["instructions"] / row["macs"], asked.get(core))
+            cells.append(value or MISSING)
         m7 = figures.networks["m7"][name]
         plain = f"{m7['plain'] / m7['macs']:.1f} | {m7['plain'] / m7['instructions']:.0f}"
         rows.append(f"| {name} | {m7['macs']:,} | {' | '.join(cells)} | {plain} |")
@@ -144,7 +146,8 @@ def network_rows(figures: Figures) -> list[str]:
 def count_rows(figures: Figures) -> list[str]:
     rows = [f"| network | {' | '.join(CORES.values())} |", "|---|" + "---:|" * len(CORES)]
     for name in ASKED:
-        cells = [f"{figures.networks[core][name]['instructions']:,}" for core in CORES]
+        counted = [figures.networks[core].get(name) for core in CORES]
+        cells = [f"{row['instructions']:,}" if row else MISSING for row in counted]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
 
@@ -155,8 +158,8 @@ def prediction_rows(figures: Figures) -> list[str]:
     for name in ASKED:
         cells = []
         for core in CORES:
-            row = figures.networks[core][name]
-            cells.append(f"{row['instructions'] / row['predicted']:.2f}")
+            row = figures.networks[core].get(name)
+            cells.append(f"{row['instructions'] / row['predicted']:.2f}" if row else MISSING)
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
 
@@ -212,7 +215,7 @@ def kernel_rows(figures: Figures, unit: str) -> list[str]:
 
 def kernel_row(figures: Figures, case: Case) -> str:
     rows = [figures.kernels[core].get(case.name) for core in ALL]
-    per = [f"{row['instructions'] / case.work:.2f}" if row else "not counted" for row in rows]
+    per = [f"{row['instructions'] / case.work:.2f}" if row else MISSING for row in rows]
     plain = figures.kernels["m7"][case.name].get("plain")
     last = f"{plain / case.work:.1f}" if plain else ""
     return f"| {case.name} | {case.work:,} | {' | '.join(per)} | {last} |"
@@ -222,7 +225,7 @@ def size_rows(figures: Figures) -> list[str]:
     rows = [f"| function | {' | '.join(ALL)} |", "|---|" + "---:|" * len(ALL)]
     for name in sorted(functions(every_case())):
         sizes = [figures.sizes[core].get(name) for core in ALL]
-        cells = ["not measured" if size is None else f"{size:,}" for size in sizes]
+        cells = [MISSING if size is None else f"{size:,}" for size in sizes]
         rows.append(f"| `{name}` | {' | '.join(cells)} |")
     return rows
 
@@ -321,7 +324,8 @@ def picture(figures: Figures) -> str:
         else:
             (label, asked), rows, work = ASKED_KERNELS[name], figures.kernels, cases[name].work
         svg.text(LEFT - 10, y, label, "middle", anchor="end")
-        draw_row(svg, y, {core: rows[core][name] for core in CORES}, asked, work)
+        known = {core: rows[core][name] for core in CORES if name in rows[core]}
+        draw_row(svg, y, known, asked, work)
         for peer in PEERS:
             if peer.row == name:
                 title = f"{peer.name}: {peer.per_mac:.1f}"
@@ -339,6 +343,8 @@ def draw_row(
     for core, css in SHAPES.items():
         if core in asked:
             svg.rect(across(asked[core]) - 1, y - 8, 2, 16, css, f"asked: {asked[core]:g}")
+        if core not in rows:
+            continue
         value = rows[core]["instructions"] / work
         svg.circle(across(value), y, 4, css, f"{CORES[core]}: {value:.2f}")
 
