@@ -36,8 +36,9 @@ slow: setup
 # Kernels first: networks are compared with the cost tables fitted to them.
 bench: setup
 	$(PYTHON) tools/make_zoo.py --out out/zoo resnet8 ds_cnn mobilenet autoencoder
-	$(PYTHON) tools/bench_kernels.py --update
+	$(PYTHON) tools/bench_kernels.py --update --sizes
 	$(PYTHON) tools/fit_costs.py
+	$(PYTHON) tools/estimate_costs.py
 	$(PYTHON) tools/bench_networks.py --zoo out/zoo --update
 	$(PYTHON) tools/bench_page.py
 

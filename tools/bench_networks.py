@@ -108,8 +108,9 @@ def predict_again(figures: dict[str, dict[str, Row]], zoo: Path) -> None:
         board = load_board(BOARDS[core])
         for network in NETWORKS:
             prepared = prepared_of(network, core, zoo)
-            rows[f"training: {network.title}"]["predicted"] = predicted(prepared.train, board)
-            rows[f"inference: {network.title}"]["predicted"] = predicted(prepared.evaluation, board)
+            for name, graph in (("training", prepared.train), ("inference", prepared.evaluation)):
+                if f"{name}: {network.title}" in rows:
+                    rows[f"{name}: {network.title}"]["predicted"] = predicted(graph, board)
 
 
 def use_plain_kernels(folder: Path, board: Board) -> None:
@@ -163,16 +164,31 @@ def line(core: str, name: str, row: Row) -> str:
     return f"{core:4} {name:46} {per:6.2f} per MAC{plain}; measured / predicted {ratio:.2f}"
 
 
+def keep(core: str, rows: dict[str, Row]) -> None:
+    """Into the committed figures; what was not counted now, as plain kernels, stays."""
+    before = bench_figures.load(FIGURES).get(core, {})
+    merged = {name: {**before.get(name, {}), **row} for name, row in rows.items()}
+    bench_figures.save(FIGURES, {core: merged})
+
+
 def measure(
-    networks: Sequence[Network], cores: Sequence[str], zoo: Path, jobs: int, *, plain: bool
+    networks: Sequence[Network],
+    cores: Sequence[str],
+    zoo: Path,
+    jobs: int,
+    *,
+    plain: bool,
+    update: bool = False,
 ) -> dict[str, dict[str, Row]]:
-    """Core -> row -> figures; each row is printed as it comes."""
+    """Core -> row -> figures; each row is printed, and with ``update`` kept, as it comes."""
     work = [(network, core) for core in cores for network in networks]
     figures: dict[str, dict[str, Row]] = {core: {} for core in cores}
     with ThreadPoolExecutor(jobs) as pool:
         counted = pool.map(lambda one: count(*one, zoo, plain=plain), work)
         for (_, core), rows in zip(work, counted, strict=True):
             figures[core] |= rows
+            if update:
+                keep(core, rows)
             for name, row in rows.items():
                 print(line(core, name, row), file=sys.stderr, flush=True)
     return figures
@@ -240,11 +256,11 @@ def main() -> int:
             for network in networks:
                 print(profile(network, core, options.zoo), flush=True)
         return 0
-    figures = measure(networks, cores, options.zoo, options.jobs, plain=plain)
+    figures = measure(
+        networks, cores, options.zoo, options.jobs, plain=plain, update=options.update
+    )
     if options.json:
         print(json.dumps(figures, indent=1))
-    if options.update:
-        bench_figures.save(FIGURES, figures)
     if options.check:
         return bench_figures.check(figures, FIGURES)
     return 0

@@ -96,6 +96,8 @@ def family_table(counts: dict[str, int], cases: list[Case]) -> dict[str, Fitted]
         # A node that does two things is priced by two rows: it fits neither.
         alone = [case for case in cases if case.cost.then is None and case.name in counts]
         used = [case for case in alone if case.cost.family == family]
+        if not used and family in OPTIONAL_FAMILIES:
+            continue
         costs = [case.cost for case in used]
         # A call's price would take up what differs between the few shapes of an optional family.
         call = 0 if family in OPTIONAL_FAMILIES else 1

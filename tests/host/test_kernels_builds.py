@@ -168,6 +168,6 @@ def test_instruction_counts_hold(capsys):
     """The committed counts of the Cortex-M7 are not exceeded by more than 2 %."""
     core = next(c for c in bench.CORES if c.name == "m7")
     counts = bench.count(core, every_case())
-    now = {"m7": {name: bench.row_of(one) for name, one in counts.items()}}
+    now = {"m7": bench.rows_of(counts)}
     assert set(counts) == set(bench_figures.load(bench.FIGURES)["m7"])
     assert bench_figures.check(now, bench.FIGURES) == 0, capsys.readouterr().err

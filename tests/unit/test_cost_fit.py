@@ -51,6 +51,7 @@ def test_written_tables_are_valid_and_complete(tmp_path):
     counts.write_text(json.dumps(dict.fromkeys(fit_costs.TABLES, rows)))
     assert fit_costs.main(["--counts", str(counts), "--out", str(tmp_path)]) == 0
     shipped = {path.stem for path in (resources.boards() / "cost").glob("*.toml")} - {"host"}
+    shipped = {name for name in shipped if not name.endswith("_silicon")}  # estimate_costs.py
     assert {path.stem for path in tmp_path.glob("*.toml")} == shipped
     for path in tmp_path.glob("*.toml"):
         rows = tomllib.loads(path.read_text(encoding="utf-8"))["cost"]
