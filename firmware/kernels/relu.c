@@ -56,6 +56,65 @@ POET_INLINE void put_four(uint32x4_t v, float *y)
 }
 #endif
 
+#if !POET_QUAD_IS_VECTOR
+/* In place nothing is written but the zeros. */
+static void stop_negative(int32_t count, float *x)
+{
+    for (; count >= 4; count -= 4) {
+        const int32_t a = (int32_t)poet_bits_of(x[0]);
+        const int32_t b = (int32_t)poet_bits_of(x[1]);
+        const int32_t c = (int32_t)poet_bits_of(x[2]);
+        const int32_t d = (int32_t)poet_bits_of(x[3]);
+        x += 4;
+        if (a <= MINUS_INFINITE) {
+            x[-4] = 0.0F;
+        }
+        if (b <= MINUS_INFINITE) {
+            x[-3] = 0.0F;
+        }
+        if (c <= MINUS_INFINITE) {
+            x[-2] = 0.0F;
+        }
+        if (d <= MINUS_INFINITE) {
+            x[-1] = 0.0F;
+        }
+    }
+    for (; count > 0; count--) {
+        *x = kept_if_positive(*x);
+        x++;
+    }
+}
+
+/* dy becomes dx. */
+static void stop_where_not_positive(int32_t count, const float *y, float *dy)
+{
+    for (; count >= 4; count -= 4) {
+        const uint32_t a = poet_bits_of(y[0]) - 1U;
+        const uint32_t b = poet_bits_of(y[1]) - 1U;
+        const uint32_t c = poet_bits_of(y[2]) - 1U;
+        const uint32_t d = poet_bits_of(y[3]) - 1U;
+        y += 4;
+        dy += 4;
+        if (a >= INFINITE_BITS) {
+            dy[-4] = 0.0F;
+        }
+        if (b >= INFINITE_BITS) {
+            dy[-3] = 0.0F;
+        }
+        if (c >= INFINITE_BITS) {
+            dy[-2] = 0.0F;
+        }
+        if (d >= INFINITE_BITS) {
+            dy[-1] = 0.0F;
+        }
+    }
+    for (; count > 0; count--) {
+        *dy = passed_if_positive(*y++, *dy);
+        dy++;
+    }
+}
+#endif
+
 void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
 {
     int32_t left = shape->count;
@@ -66,6 +125,10 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
         y += 4;
     }
 #else
+    if (x == y) {
+        stop_negative(left, y);
+        return;
+    }
     for (; left >= 4; left -= 4) {
         y[0] = kept_if_positive(x[0]);
         y[1] = kept_if_positive(x[1]);
@@ -91,6 +154,10 @@ void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const flo
         dx += 4;
     }
 #else
+    if (dy == dx) {
+        stop_where_not_positive(left, y, dx);
+        return;
+    }
     for (; left >= 4; left -= 4) {
         dx[0] = passed_if_positive(y[0], dy[0]);
         dx[1] = passed_if_positive(y[1], dy[1]);
