@@ -44,30 +44,25 @@ def conv(
 
 def forms(case: Case) -> list[Case]:
     """The other forms of a case's kernel, with their workspace."""
-    operator = OPERATORS[case.op]
+    names = OPERATORS[case.op].variants(case.inputs, case.outputs, case.attrs)
     return [
-        replace(case, name=f"{case.name}_{form}", attrs={**case.attrs, "variant": form})
-        for form in operator.variants(case.inputs, case.outputs, case.attrs)
+        replace(case, name=f"{case.name}_{v}", attrs={**case.attrs, "variant": v}) for v in names
     ]
 
 
 def general() -> list[Case]:
     """Convolutions for which there are no blocks of their own, in every form."""
-    cases: list[Case] = []
-    for label, *shape in (
-        ("s2_16x32x16", 1, 16, 16, 32, 3, 2),
-        ("s2_32x64x8", 1, 32, 8, 64, 3, 2),
-        ("k5_6x16x12", 1, 6, 12, 16, 5),
-        ("pws2_16x32x16", 1, 16, 16, 32, 1, 2),
-    ):
-        cases += conv(label, *shape)
+    cases = conv("s2_16x32x16", 1, 16, 16, 32, 3, 2)
+    cases += conv("s2_32x64x8", 1, 32, 8, 64, 3, 2)
+    cases += conv("k5_6x16x12", 1, 6, 12, 16, 5)
+    cases += conv("pws2_16x32x16", 1, 16, 16, 32, 1, 2)
     return cases + [form for case in cases for form in forms(case)]
 
 
 def joined() -> list[Case]:
-    """Gradients that end in their update, with one band and with many."""
+    """Gradients that end in their update, with many bands and with one."""
     decay: dict[str, Attr] = {"weight_decay": 0.01}
-    rules: dict[str, tuple[int, dict[str, Attr]]] = {
+    rules: dict[str, tuple[int, Attrs]] = {
         "sgd": (0, {}),
         "sgd_decay": (0, decay),
         "momentum": (1, {**decay, "momentum": 0.9, "nesterov": 1}),
@@ -342,8 +337,11 @@ def all_cases() -> list[Case]:
     cases += softmaxes("attention16", (4, 16, 16), 2)
     cases += softmaxes("channels8", (2, 8, 32), 1)
     cases += normalizations("n2x16x8", 2, 16, 8)
-    cases += layouts() + losses(16, 32) + updates(1024)[1:] + joined()
-    return cases
+    ended = ("c16x32x16_fwd", "fc256x64_n16_fwd", "v1024_add", "s2_16x32x16_fwd_packed_wide")
+    for case in [case for case in cases if case.name in ended]:
+        attrs = {**case.attrs, "ending": "relu"}
+        cases.append(replace(case, name=f"{case.name}_relu", attrs=attrs))
+    return cases + layouts() + losses(16, 32) + updates(1024)[1:] + joined()
 
 
 def functions(cases: Sequence[Case]) -> list[str]:

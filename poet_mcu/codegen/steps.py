@@ -9,6 +9,7 @@ from poet_mcu.codegen.spelling import c_float, wrapped
 from poet_mcu.codegen.views import Descriptor, Line, Place, StepView
 from poet_mcu.ir.graph import DType, Graph, Node, Phase
 from poet_mcu.ir.program import Call, Instruction, Opcode, Operand, OperandKind, Program
+from poet_mcu.ops.ending import ending_of
 from poet_mcu.ops.operator import variant_of
 
 _CAST = {DType.F32: "F32", DType.I32: "I32", DType.U8: "U8"}
@@ -114,8 +115,7 @@ class _Step:
             arguments.insert(0, f"&{self.code.descriptor(call, label)}")
         again = "again, " if call.node in self.computed else ""
         self.computed.add(call.node)
-        form = variant_of(node.attrs)
-        how = f", {form}" if form else ""
+        how = "".join(f", {w}" for w in (ending_of(node.attrs), variant_of(node.attrs)) if w)
         comment = comment_text(f"{node.phase.value}: {again}{node.op} {label}{how}")
         macro = "POET_UPDATE" if node.phase is Phase.UPDATE else "POET_KERNEL"
         head = f"{macro}(run, {index}u, {call.function}("

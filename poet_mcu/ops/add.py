@@ -8,6 +8,7 @@ import numpy as np
 
 from poet_mcu.ir.graph import Node, TensorType, Value
 from poet_mcu.ops.broadcast import broadcast_kernel, reduce_to, result_shape
+from poet_mcu.ops.ending import ENDINGS, ended, ended_cost, ended_kernel
 from poet_mcu.ops.operator import (
     Array,
     Attrs,
@@ -30,15 +31,21 @@ class Add(Operator):
         return (TensorType(result_shape(inputs[0].shape, inputs[1].shape)),)
 
     def reference(self, inputs: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-        return (np.asarray(inputs[0], np.float32) + np.asarray(inputs[1], np.float32),)
+        total = np.asarray(inputs[0], np.float32) + np.asarray(inputs[1], np.float32)
+        return ended((total,), attrs)
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
-        return Cost("elementwise", elements=outputs[0].elements)
+        cost = Cost("elementwise", elements=outputs[0].elements)
+        return ended_cost(cost, outputs[0], attrs)
+
+    def ends_in(self, activation: str, inputs: Types, attrs: Attrs) -> bool:
+        return activation in ENDINGS and inputs[0].shape == inputs[1].shape
 
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         args = ("in0", "in1", "out0")
         if inputs[0].shape == inputs[1].shape:
-            return vector_kernel("poet_add_fwd_f32", "add.c", args, outputs[0])
+            kernel = vector_kernel("poet_add_fwd_f32", "add.c", args, outputs[0])
+            return ended_kernel(kernel, attrs)
         shapes = [kind.shape for kind in inputs]
         return broadcast_kernel(
             "poet_add_fwd_broadcast_f32", "elementwise.c", args, outputs[0].shape, shapes

@@ -11,6 +11,7 @@ from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import Node, TensorType, Value
 from poet_mcu.ops import conv_packed
 from poet_mcu.ops.conv_packed import Packing
+from poet_mcu.ops.ending import ENDINGS, ended, ended_cost, ended_kernel
 from poet_mcu.ops.operator import (
     Array,
     Attrs,
@@ -133,11 +134,15 @@ class Conv2d(Operator):
         out = np.concatenate(parts, 1)
         if len(inputs) > 2:
             out = out + np.asarray(inputs[2], np.float32)[None, :, None, None]
-        return (out.astype(np.float32),)
+        return ended((out.astype(np.float32),), attrs)
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
-        return _cost(g, conv_packed.forward(g), "conv_fwd", outputs[0], attrs)
+        cost = _cost(g, conv_packed.forward(g), "conv_fwd", outputs[0], attrs)
+        return ended_cost(cost, outputs[0], attrs)
+
+    def ends_in(self, activation: str, inputs: Types, attrs: Attrs) -> bool:
+        return activation in ENDINGS
 
     def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
         g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
@@ -150,7 +155,8 @@ class Conv2d(Operator):
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         g = window(inputs[0].shape, inputs[1].shape, outputs[0].shape, attrs)
         bias = "in2" if len(inputs) > 2 else "null"
-        return _kernel(g, conv_packed.forward(g), "fwd", ("in0", "in1", bias), attrs)
+        kernel = _kernel(g, conv_packed.forward(g), "fwd", ("in0", "in1", bias), attrs)
+        return ended_kernel(kernel, attrs)
 
     def gradient(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 
 from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import Node, TensorType, Value
+from poet_mcu.ops.ending import ENDINGS, ended, ended_cost, ended_kernel
 from poet_mcu.ops.operator import (
     Array,
     Attrs,
@@ -53,16 +54,21 @@ class Dense(Operator):
         y = np.einsum("nk,mk->nm" if _rows(attrs) else "nk,km->nm", x, w)
         if len(inputs) > 2:
             y = y + np.asarray(inputs[2])
-        return (y.astype(np.float32),)
+        return ended((y.astype(np.float32),), attrs)
 
     def cost(self, inputs: Types, outputs: Types, attrs: Attrs) -> Cost:
         macs = outputs[0].elements * inputs[0].shape[1]
-        return Cost("dense_fwd", macs=macs, elements=outputs[0].elements)
+        cost = Cost("dense_fwd", macs=macs, elements=outputs[0].elements)
+        return ended_cost(cost, outputs[0], attrs)
+
+    def ends_in(self, activation: str, inputs: Types, attrs: Attrs) -> bool:
+        return activation in ENDINGS
 
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         (n, k), m = inputs[0].shape, outputs[0].shape[1]
         args = ("in0", "in1", "in2" if len(inputs) > 2 else "null", "out0")
-        return Kernel("poet_dense_fwd_f32", _SOURCE, args, _SHAPE, _fields(n, k, m, attrs))
+        kernel = Kernel("poet_dense_fwd_f32", _SOURCE, args, _SHAPE, _fields(n, k, m, attrs))
+        return ended_kernel(kernel, attrs)
 
     def gradient(
         self,

@@ -140,6 +140,10 @@ class Operator(ABC):
     def kernel(self, inputs: Types, outputs: Types, attrs: Attrs) -> Kernel:
         """The C call."""
 
+    def ends_in(self, activation: str, inputs: Types, attrs: Attrs) -> bool:
+        """Whether the kernel has a form that applies ``activation`` to output 0 (ops/ending.py)."""
+        return False
+
     def variants(self, inputs: Types, outputs: Types, attrs: Attrs) -> tuple[str, ...]:
         """Other forms of the kernel, which give the same bits.
 

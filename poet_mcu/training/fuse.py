@@ -16,13 +16,15 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from poet_mcu.ir.graph import Graph, Node
+from poet_mcu.ops.ending import ENDINGS, ending_of
 from poet_mcu.ops.fused_update import fused_name
 from poet_mcu.ops.table import OPERATORS
 
 
 def fused(graph: Graph) -> Graph:
     """``graph`` with every pair joined that may be."""
-    return _joined(graph, _updates(graph))
+    graph = _joined(graph, _updates(graph))
+    return _joined(graph, _activations(graph))
 
 
 #: id of the node that stays -> (the joined node in its place, id of the node that goes)
@@ -52,6 +54,24 @@ def _updates(graph: Graph) -> _Pairs:
         )
         if _fits_on_card(graph, maker, node, changed):
             found[maker.id] = (node, update.id)
+    return found
+
+
+def _activations(graph: Graph) -> _Pairs:
+    """Nodes that end in the activation that alone reads their result."""
+    makers = {node.outputs[0]: node for node in graph.nodes if node.outputs}
+    readers = _readers(graph)
+    found: dict[int, tuple[Node, int]] = {}
+    for after in graph.nodes:
+        maker = makers.get(after.inputs[0]) if after.op in ENDINGS else None
+        if maker is None or readers[maker.outputs[0]] != [after.id] or ending_of(maker.attrs):
+            continue
+        types = [graph.values[v].type for v in maker.inputs]
+        if OPERATORS[maker.op].ends_in(after.op, types, maker.attrs):
+            attrs = {**maker.attrs, **after.attrs, "ending": after.op}
+            outputs = (*after.outputs, *maker.outputs[1:])
+            node = replace(maker, outputs=outputs, attrs=MappingProxyType(attrs))
+            found[maker.id] = (node, after.id)
     return found
 
 

@@ -284,3 +284,20 @@ def test_the_modes_differ():
     """Else the test above would not notice that a mode was ignored."""
     modes = [fingerprint(kb.library(kb.Build(fused))) for fused in MODES]
     assert not kb.same_bits(*modes)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 11, 29])
+def test_rectifier_in_place(count):
+    """These have loops of their own, which write the zeros alone."""
+    lib = kb.library(kb.Build())
+    x, dy = np.resize(SPECIAL, count), np.resize(SPECIAL[::-1], count).copy()
+    shape = (ctypes.c_int32 * 1)(count)
+    for name, inputs, over in (("relu_fwd", (x,), 0), ("relu_bwd", (x, dy), 1)):
+        apart, *_ = both(lib, name, shape, inputs, count)
+        raw = kb.guarded(count)
+        raw[16 : 16 + count] = inputs[over]
+        given = [raw[16:] if i == over else a for i, a in enumerate(inputs)]
+        kb.call(lib, f"poet_{name}_f32", shape, *given, raw[16:])
+        assert kb.same_bits(raw[16 : 16 + count], apart)
+        assert np.isnan(raw[:16]).all()
+        assert np.isnan(raw[16 + count :]).all()

@@ -200,3 +200,79 @@ def test_values_are_numbered_again(graph: Graph) -> None:
     assert [v.id for v in graph.values] == list(range(len(graph.values)))
     for value, array in graph.initial.items():
         assert np.shape(array) == graph.values[value].shape
+
+
+# --- activations --------------------------------------------------------------------------------
+
+
+def activated(folder: Path, last: str) -> tuple[Graph, Graph]:
+    """Convolutions, a residual sum and a dense layer, each before an activation."""
+    bounds = {"low": np.asarray(0.0, np.float32), "high": np.asarray(0.5, np.float32)}
+
+    def act(x: str, y: str) -> object:
+        return models.node(last, " ".join([x, *([] if last == "Relu" else bounds)]), y)
+
+    proto = models.model(
+        [
+            models.node("Conv", "x w1 b1", "c1", pads=[1, 1, 1, 1]),
+            act("c1", "a1"),
+            models.node("Conv", "a1 w2", "c2", pads=[1, 1, 1, 1]),
+            models.node("Add", "c2 a1", "s"),
+            act("s", "a2"),
+            models.node("Flatten", "a2", "f"),
+            models.node("MatMul", "f w3", "m"),
+            act("m", "a3"),
+            models.node("MatMul", "a3 w4", "y"),
+        ],
+        [2, 3, 6, 6],
+        {
+            "w1": models.weights(3, 3, 3, 3),
+            "b1": models.weights(3),
+            "w2": models.weights(3, 3, 3, 3, seed=1),
+            "w3": models.weights(108, 9),
+            "w4": models.weights(9, 4),
+            **({} if last == "Relu" else bounds),
+        },
+    )
+    found = [prepared(proto, folder, fuse=on) for on in (True, False)]
+    return found[0].train, found[1].train
+
+
+@pytest.mark.parametrize("last", ["Relu", "Clip"])
+def test_activations_are_joined_and_results_stay(last: str, tmp_path: Path) -> None:
+    joined, apart = activated(tmp_path, last)
+    endings = [n.op for n in joined.nodes if "ending" in n.attrs]
+    assert endings == ["conv2d", "add", "dense"]
+    assert ops(joined)[last.lower()] == 0
+    assert ops(apart)[last.lower()] == 3
+    for run in (run_plain, kernels_run.run_kernels):
+        results = []
+        for graph in (joined, apart):
+            values = run(graph, graph.initial, sample_feeds(graph), 0.05)
+            kept = graph.with_role(Role.PARAMETER, Role.LOSS)
+            results.append({graph.values[v.id].name: values[v.id].tobytes() for v in kept})
+        assert results[0] == results[1]
+
+
+def test_a_result_that_is_read_twice_keeps_its_activation_apart(tmp_path: Path) -> None:
+    proto = models.model(
+        [
+            models.node("Conv", "x w", "c", pads=[1, 1, 1, 1]),
+            models.node("Relu", "c", "r"),
+            models.node("Add", "r c", "y"),
+        ],
+        [1, 2, 5, 5],
+        {"w": models.weights(2, 2, 3, 3)},
+    )
+    graph = prepared(proto, tmp_path, loss="mse").train
+    assert ops(graph)["relu"] == 1
+    assert not any("ending" in node.attrs for node in graph.nodes)
+
+
+def test_the_evaluation_is_joined_too(tmp_path: Path) -> None:
+    made = [prepared(models.residual(2), tmp_path, fuse=on).evaluation for on in (True, False)]
+    assert ops(made[0])["relu"] < ops(made[1])["relu"]
+    x = np.random.default_rng(1).standard_normal((2, 1, 6, 6)).astype(np.float32)
+    shape = made[0].with_role(Role.INPUT)[0].shape
+    outs = [models.run_graph(graph, np.resize(x, shape))[0] for graph in made]
+    assert outs[0].tobytes() == outs[1].tobytes()

@@ -15,6 +15,38 @@ void poet_conv2d_fwd_packed_f32(const poet_conv2d_packed_shape *shape, const flo
 void poet_conv2d_bwd_x_packed_f32(const poet_conv2d_packed_shape *shape, const float *dy,
                                   const float *w, float *work, float *dx);
 
+/* Kernels whose output y then goes through an activation; with the bits of the two kernels. y = a + b
+ * may run in place. low and high are clip's bounds. */
+enum { POET_END_RELU = 0, POET_END_CLIP = 1 };
+typedef struct {
+    int32_t kind;
+    float low, high;
+} poet_ending;
+typedef struct {
+    poet_conv2d_shape before;
+    poet_ending end;
+} poet_conv2d_ended_shape;
+typedef struct {
+    poet_conv2d_packed_shape before;
+    poet_ending end;
+} poet_conv2d_packed_ended_shape;
+typedef struct {
+    poet_dense_shape before;
+    poet_ending end;
+} poet_dense_ended_shape;
+typedef struct {
+    poet_vector_shape before;
+    poet_ending end;
+} poet_vector_ended_shape;
+void poet_conv2d_fwd_ended_f32(const poet_conv2d_ended_shape *shape, const float *x,
+                               const float *w, const float *b, float *y);
+void poet_conv2d_fwd_packed_ended_f32(const poet_conv2d_packed_ended_shape *shape, const float *x,
+                                      const float *w, const float *b, float *work, float *y);
+void poet_dense_fwd_ended_f32(const poet_dense_ended_shape *shape, const float *x, const float *w,
+                              const float *b, float *y);
+void poet_add_fwd_ended_f32(const poet_vector_ended_shape *shape, const float *a, const float *b,
+                            float *y);
+
 /* Gradients of count rows from first on, to dw or db: of output channels (with groups, of whole
  * groups), of rows of a dense layer's w, of channels. */
 void poet_conv2d_bwd_w_rows_f32(const poet_conv2d_shape *shape, int32_t first, int32_t count,
