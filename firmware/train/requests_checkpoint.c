@@ -61,26 +61,36 @@ static void take_over(poet_session *self, const poet_checkpoint_info *info)
     memcpy(self->position, info->position, sizeof(self->position));
 }
 
-void poet_on_restore(poet_session *self, const poet_link_request *request)
+static void restore(poet_session *self)
 {
-    (void)request;
     poet_checkpoint_info info;
     bool changed = false;
     const poet_status status = poet_card_load(&self->card, &info, &changed);
-    if (status != POET_OK) {
-        const poet_fault fault = fault_of(self, status);
-        if (changed) {
-            self->state |= POET_STATE_FAILED;
-            self->fault = fault;
-        }
-        poet_reply_error(&self->reply, status, &fault);
+    self->outcome = (int32_t)status;
+    if (status == POET_OK) {
+        self->damaged = info.damaged != 0u;
+        take_over(self, &info);
+    } else if (changed) {
+        self->state |= POET_STATE_FAILED;
+        self->fault = fault_of(self, status);
+    }
+}
+
+void poet_on_restore(poet_session *self, const poet_link_request *request)
+{
+    (void)request;
+    if (!self->repeated) {
+        restore(self);
+    }
+    if (self->outcome != (int32_t)POET_OK) {
+        const poet_fault fault = fault_of(self, (poet_status)self->outcome);
+        poet_reply_error(&self->reply, (poet_status)self->outcome, &fault);
         return;
     }
-    take_over(self, &info);
     poet_reply_begin(&self->reply);
-    poet_link_put_u32(&self->reply.link, info.sequence);
-    poet_link_put_u32(&self->reply.link, info.step);
-    poet_link_put_u32(&self->reply.link, info.damaged);
-    poet_link_put(&self->reply.link, info.position, sizeof(info.position));
+    poet_link_put_u32(&self->reply.link, self->card.sequence);
+    poet_link_put_u32(&self->reply.link, self->steps_done);
+    poet_link_put_u32(&self->reply.link, self->damaged ? 1u : 0u);
+    poet_link_put(&self->reply.link, self->position, sizeof(self->position));
     poet_link_end(&self->reply.link);
 }

@@ -25,6 +25,9 @@ typedef struct {
     poet_fault fault;      /* first failure of a step; its checkpoint's when the step was well */
     poet_fault eval_fault; /* of the last evaluation; its status may be POET_OK */
     uint8_t position[POET_POSITION_BYTES]; /* the host's, for the next checkpoint */
+    int32_t outcome; /* of the last RESTORE or FORMAT_CARD: a poet_status */
+    bool repeated;   /* the request under way is the one before, asked again */
+    bool damaged;    /* what the last RESTORE told */
     bool eval_known;
     bool saved; /* the newest checkpoint holds the model as it is */
 } poet_session;

@@ -250,7 +250,9 @@ static void on_counters(poet_session *self, const poet_link_request *request)
 static void on_reset_model(poet_session *self, const poet_link_request *request)
 {
     (void)request;
-    reset_model(self);
+    if (!self->repeated) {
+        reset_model(self);
+    }
     poet_reply_done(&self->reply);
 }
 
@@ -260,8 +262,11 @@ static void on_format_card(poet_session *self, const poet_link_request *request)
         poet_session_refuse(self, POET_E_BUILD); /* meant for another build: leave the card alone */
         return;
     }
-    self->saved = false;
-    poet_session_answer(self, poet_card_format(&self->card));
+    if (!self->repeated) {
+        self->saved = false;
+        self->outcome = (int32_t)poet_card_format(&self->card);
+    }
+    poet_session_answer(self, (poet_status)self->outcome);
 }
 
 static void on_reboot(poet_session *self, const poet_link_request *request)
@@ -302,6 +307,9 @@ static void handle(poet_session *self, const poet_link_request *request)
     if ((request->type & POET_MSG_ANSWER) != 0u) {
         return; /* our own bytes, echoed by the line */
     }
+    /* Copies of a request that takes long wait in the line: each would take as long again. */
+    self->repeated =
+        request->type == self->reply.type && request->sequence == self->reply.sequence;
     self->reply.sequence = request->sequence;
     self->reply.type = request->type;
     if (request->version != POET_LINK_VERSION ||

@@ -1,8 +1,9 @@
 /* The trainer: answers the host's requests and runs the steps of the one model of this firmware.
  *
  * Everything is static and single-threaded. A failed training step leaves parameters half updated,
- * so from then on steps and evaluations are refused (POET_E_STATE, with the record of the first
- * failure) until POET_MSG_RESET_MODEL. Reading stays possible.
+ * so from then on steps, evaluations, checkpoints and reading of parameters and states are refused
+ * (POET_E_STATE, with the record of the first failure) until POET_MSG_RESTORE or
+ * POET_MSG_RESET_MODEL. See docs/faults.md.
  */
 #ifndef POET_TRAINER_H
 #define POET_TRAINER_H
@@ -14,7 +15,7 @@
 /* Payload of POET_MSG_TRAIN_STEP's flags: send a POET_MSG_TRACE frame after each action. */
 #define POET_TRAIN_TRACE 1u
 
-/* Bit of the state word in the answer to POET_MSG_IDENTIFY: a step failed, reset the model. */
+/* Bit of the state word in the answer to POET_MSG_IDENTIFY: a step failed, restore or reset. */
 #define POET_STATE_FAILED 1u
 /* The same: the generated files speak another POET_ABI_VERSION, nothing but IDENTIFY works. */
 #define POET_STATE_WRONG_ABI 2u

@@ -128,6 +128,12 @@ reply session_ask(uint8_t type, const uint8_t *payload, uint32_t nbytes)
     abort(); /* the board always answers */
 }
 
+reply session_ask_again(uint8_t type, const uint8_t *payload, uint32_t nbytes)
+{
+    sequence--;
+    return session_ask(type, payload, nbytes);
+}
+
 static void put_u32(uint8_t *bytes, uint32_t value)
 {
     for (uint32_t i = 0u; i < 4u; i++) {

@@ -24,6 +24,8 @@ extern const poet_bdev *const session_device;
 /* The board starts, with garbage in its arena. */
 void session_boot(void);
 reply session_ask(uint8_t type, const uint8_t *payload, uint32_t nbytes);
+/* The same with the sequence number of the request before: a copy of it. */
+reply session_ask_again(uint8_t type, const uint8_t *payload, uint32_t nbytes);
 /* Every step has inputs of its own, made from its number. */
 reply session_train(uint32_t step);
 reply session_plan(uint32_t every);

@@ -350,6 +350,11 @@ static void scenario_restore(void)
     must(&got, "restore");
     const uint32_t count = card_operations;
     const uint32_t newest = step;
+    const reply again = session_ask_again(POET_MSG_RESTORE, NULL, 0u);
+    if (card_operations != count || again.nbytes != got.nbytes ||
+        memcmp(again.payload, got.payload, got.nbytes) != 0) {
+        fail("a copy of the request was served", card_operations, count);
+    }
     uint32_t told = 0u;
     uint32_t retried = 0u;
     for (uint32_t n = before; n < count; n++) {
