@@ -11,7 +11,7 @@ import models
 import numpy as np
 import numpy.typing as npt
 
-from poet_mcu.frontend.onnx_import import ImportedModel, load_model
+from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_names
 from poet_mcu.ir.graph import Role
 from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.sim.plain import run_plain
@@ -40,7 +40,8 @@ def relative(got: npt.ArrayLike, wanted: npt.ArrayLike) -> float:
 
 def load(path: Path, train: bool = True, batchnorm: str = "frozen") -> ImportedModel:
     """The model with a batch of three."""
-    found = load_model(path, BATCH, lambda _: train, batchnorm=batchnorm)
+    numbers = weight_names(path).numbers if train else frozenset()
+    found = load_model(path, BATCH, lambda name: train and name not in numbers, batchnorm=batchnorm)
     verify_graph(found.graph, training=False)
     return found
 
@@ -51,8 +52,10 @@ def forward(found: ImportedModel, x: Array) -> Array:
     return models.softmax(y) if found.has_softmax else y
 
 
-def one_step(found: ImportedModel, x: Array, labels: Array, loss: str) -> tuple[float, Arrays]:
-    """Loss and all parameters by ONNX name after one step of SGD at the rate 0.1."""
+def one_step(
+    found: ImportedModel, x: Array, labels: Array, loss: str, lr: float = LR
+) -> tuple[float, Arrays]:
+    """Loss and all parameters by ONNX name after one step of SGD."""
     graph = training_graph(found.graph, Recipe(loss=loss), activation=found.activation)
     verify_graph(graph, training=True)
     (source,), (label,) = graph.with_role(Role.INPUT), graph.with_role(Role.LABEL)
@@ -60,7 +63,7 @@ def one_step(found: ImportedModel, x: Array, labels: Array, loss: str) -> tuple[
         source.id: x.astype(source.type.dtype.numpy).reshape(source.shape),
         label.id: labels.astype(label.type.dtype.numpy).reshape(label.shape),
     }
-    values = run_plain(graph, graph.initial, feeds, LR)
+    values = run_plain(graph, graph.initial, feeds, lr)
     after = {v.origin: values[v.id] for v in graph.with_role(Role.PARAMETER)}
     return float(values[graph.outputs[0]].reshape(())), after
 

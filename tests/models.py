@@ -176,7 +176,7 @@ def run_graph(graph: Graph, x: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]
     """The outputs of a forward graph by the operators' numpy references."""
     known: dict[int, npt.NDArray[Any]] = dict(graph.initial)
     for value in graph.with_role(Role.INPUT):
-        known[value.id] = np.asarray(x, np.float32).reshape(value.shape)
+        known[value.id] = np.asarray(x, value.type.dtype.numpy).reshape(value.shape)
 
     def read(value_id: int) -> npt.NDArray[Any]:
         return known[graph.root(value_id)].reshape(graph.values[value_id].shape)

@@ -103,10 +103,13 @@ def chosen(case: Case, folder: Path) -> tuple[Runnable, Graph]:
 def _built(case: Case, live: Sequence[str], folder: Path) -> tuple[Runnable, Graph]:
     made = runnable(case, live)
     try:
-        return made, graph_of(made, folder)
+        graph = graph_of(made, folder)
     except ModelError as error:
         if "expected at least one operator" not in str(error):
             raise
+    else:
+        if graph.nodes:  # an evaluation leaves Dropout out
+            return made, graph
     made = runnable(case, live, negate=True)
     return made, graph_of(made, folder)
 

@@ -32,6 +32,7 @@ typedef struct {
     uint32_t octets_at, octets;
     uint32_t below; /* integers are 0, 1, ... below this */
     uint32_t seed;
+    uint32_t odd; /* zeros, infinities and NaN among the floats */
     float low; /* floats are from this to 1 */
 } bench_case;
 
@@ -82,6 +83,12 @@ static void prepare(const bench_case *c)
     for (uint32_t i = 0U; i < c->nbytes / 4U; i++) {
         seed = seed * 1664525U + 1013904223U;
         floats[i] = c->low + (1.0F - c->low) * (float)(seed >> 8) * 0x1p-24F;
+    }
+    static const uint32_t specials[7] = {0x7FC00000U, 0x80000000U, 0U,         0x7F800000U,
+                                         0xFF800000U, 0xFFC00001U, 0x7F800000U};
+    uint32_t *words = AT(0U);
+    for (uint32_t i = 0U; c->odd != 0U && i < c->nbytes / 4U; i += 1U + (i * 7U + seed % 5U) % 9U) {
+        words[i] = specials[i % 7U];
     }
     int32_t *integers = AT(c->integers_at);
     for (uint32_t i = 0U; i < c->integers; i++) {

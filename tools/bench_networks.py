@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -27,13 +27,13 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
-from bench_cases import Case
+from bench_recurrent import cases_of, types
 from make_digits import make_model
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.cost.compute import node_cycles
-from poet_mcu.ir.graph import Graph, TensorType
+from poet_mcu.ir.graph import Graph
 from poet_mcu.ops.table import OPERATORS
 from poet_mcu.pipeline.build import GENERATED, build, runtime_sources
 from poet_mcu.pipeline.instructions import (
@@ -143,11 +143,15 @@ def count(network: Network, core: str, zoo: Path, *, plain: bool = True) -> dict
             name: {"macs": macs_of_step(graph), "predicted": predicted(graph, opened.board)}
             for name, graph in graphs.items()
         }
-        for key in ("instructions", "plain") if plain else ("instructions",):
-            if key == "plain":
-                use_plain_kernels(out, opened.board)
-            rows["training"][key] = instructions_of_step(opened, batch)
-            rows["inference"][key] = instructions_of_evaluation(opened, batch[0])
+        folders = {"instructions": opened}
+        if plain:
+            apart = Path(scratch) / "plain"
+            build(replace(options, fuse=False), apart)  # there are no plain fused kernels
+            use_plain_kernels(apart, opened.board)
+            folders["plain"] = open_folder(apart)
+        for key, folder in folders.items():
+            rows["training"][key] = instructions_of_step(folder, batch)
+            rows["inference"][key] = instructions_of_evaluation(folder, batch[0])
     return {f"{name}: {network.title}": row for name, row in rows.items()}
 
 
@@ -179,10 +183,7 @@ def profile(network: Network, core: str, zoo: Path) -> str:
     prepared = prepared_of(network, core, zoo)
     lines = []
     for name, graph in (("training", prepared.train), ("inference", prepared.evaluation)):
-        cases = [
-            Case(f"node_{node.id}", node.op, types(graph, node.inputs), node.attrs, below=1)
-            for node in graph.nodes
-        ]
+        cases = cases_of(graph, "node")
         machine = next(one for one in bench_kernels.CORES if one.name == core)
         counts = bench_kernels.count(machine, cases)
         spent: dict[str, list[int]] = {}
@@ -196,11 +197,6 @@ def profile(network: Network, core: str, zoo: Path) -> str:
             per = f"{used / macs:8.2f} per MAC" if macs else ""
             lines.append(f"  {used / total:6.1%} {used:>10} {calls:>4} x {function:32}{per}")
     return "\n".join(lines)
-
-
-def types(graph: Graph, ids: Sequence[int]) -> tuple[TensorType, ...]:
-    """The types of some values."""
-    return tuple(graph.values[i].type for i in ids)
 
 
 def arguments() -> argparse.Namespace:

@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
 import bench_networks
-from bench_cases import Case, all_cases, functions
+from bench_cases import Case, functions
+from bench_recurrent import every_case
 
 from poet_mcu.report.svg import Svg
 
@@ -179,12 +180,12 @@ def m7_per_mac(figures: Figures, row: str) -> float:
     if row in figures.networks["m7"]:
         found = figures.networks["m7"][row]
         return found["instructions"] / found["macs"]
-    case = next(case for case in all_cases() if case.name == row)
+    case = next(case for case in every_case() if case.name == row)
     return figures.kernels["m7"][row]["instructions"] / case.cost.macs
 
 
 def asked_rows(figures: Figures) -> list[str]:
-    cases = {case.name: case for case in all_cases()}
+    cases = {case.name: case for case in every_case()}
     rows = [
         f"| kernel | MACs | workspace | {' | '.join(CORES.values())} |",
         "|---|---:|---:|" + "---:|" * len(CORES),
@@ -206,7 +207,7 @@ def kernel_rows(figures: Figures, unit: str) -> list[str]:
     rows = [
         f"| kernel | {unit}s | {heads} | plain, m7 |", "|---|---:|" + "---:|" * (len(ALL) + 1)
     ]  # fmt: skip
-    return rows + [kernel_row(figures, case) for case in all_cases() if case.unit == unit]
+    return rows + [kernel_row(figures, case) for case in every_case() if case.unit == unit]
 
 
 def kernel_row(figures: Figures, case: Case) -> str:
@@ -218,7 +219,7 @@ def kernel_row(figures: Figures, case: Case) -> str:
 
 def size_rows(figures: Figures) -> list[str]:
     rows = [f"| function | {' | '.join(ALL)} |", "|---|" + "---:|" * len(ALL)]
-    for name in sorted(functions(all_cases())):
+    for name in sorted(functions(every_case())):
         cells = [f"{figures.sizes[core][name]:,}" for core in ALL]
         rows.append(f"| `{name}` | {' | '.join(cells)} |")
     return rows
@@ -308,7 +309,7 @@ def picture(figures: Figures) -> str:
     for tick in (0.5, 1, 2, 5, 10, 20, 50):
         svg.line(across(tick), TOP - 8, across(tick), height - STEP, "rule")
         svg.text(across(tick), TOP - 12, f"{tick:g}", "muted", anchor="middle")
-    cases = {case.name: case for case in all_cases()}
+    cases = {case.name: case for case in every_case()}
     for i, name in enumerate(names):
         y = TOP + STEP * (i + 0.5)
         if name in ASKED:

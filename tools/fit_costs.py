@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from bench_cases import Case, all_cases, common_cases
+from bench_cases import Case, common_cases
 from bench_kernels import FIGURES
+from bench_recurrent import every_case
 
 from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 
@@ -34,11 +35,11 @@ FEATURES = ("mac", "element", "transcendental", "call")
 #: core of the benchmark -> table, what it is, measured on the very core of the boards
 TABLES = {
     "m3": [("cortex_m3_soft", "a Cortex-M3 without FPU, libgcc soft float", True)],
-    "m4f": [("cortex_m4f", "a Cortex-M4 with single-precision FPU, fused multiply-add", True)],
+    "m4f": [("cortex_m4f", "a Cortex-M4 with single-precision FPU, multiply and add apart", True)],
     "m7": [
         ("cortex_m7", "a Cortex-M7 with FPU, fused multiply-add", True),
-        ("cortex_m55_scalar", "a Cortex-M55 without use of MVE; numbers of the Cortex-M7", False),
     ],
+    "m55": [("cortex_m55", "a Cortex-M55 with MVE vectors", True)],
 }
 
 
@@ -156,7 +157,7 @@ def main(arguments: list[str] | None = None) -> int:
     }
     for core, tables in TABLES.items():
         for name, title, measured in tables:
-            text = render(title, results[core], all_cases(), measured=measured)
+            text = render(title, results[core], every_case(), measured=measured)
             (options.out / f"{name}.toml").write_text(text, encoding="utf-8", newline="\n")
             print(f"{name}.toml: from {len(results[core])} counts of {core}")
     return 0

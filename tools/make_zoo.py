@@ -42,6 +42,9 @@ class Network:
 
     ``words`` is the number of rows of the table that integer inputs look up, 0 for inputs that are
     numbers. ``rectified`` networks start with Kaiming's weights, the others with PyTorch's.
+    ``folded`` ones are exported with constants folded: PyTorch keeps a recurrent layer's gates in
+    another order than ONNX, and without folding a trained tensor would be cut up and put together
+    again inside the model.
     """
 
     make: Callable[[float], nn.Module]
@@ -49,6 +52,7 @@ class Network:
     loss: str = "cross-entropy"
     words: int = 0
     rectified: bool = True
+    folded: bool = False
 
 
 _SIGNALS = (sequence.READINGS, sequence.CHANNELS)
@@ -67,6 +71,8 @@ ZOO = {
     "bert_tiny": Network(
         sequence.Bert, (sequence.SENTENCE,), words=sequence.WORDS, rectified=False
     ),
+    "lstm": Network(sequence.lstm, _SIGNALS, rectified=False, folded=True),
+    "gru": Network(sequence.gru, _SIGNALS, rectified=False, folded=True),
 }
 
 
@@ -134,7 +140,7 @@ def export(module: nn.Module, name: str, exporter: str = "script") -> bytes:
             opset_version=17,
             # In evaluation mode the exporter would fold batch normalizations by itself.
             training=torch.onnx.TrainingMode.PRESERVE,
-            do_constant_folding=False,
+            do_constant_folding=ZOO[name].folded,
             **names,
         )
     return buffer.getvalue()

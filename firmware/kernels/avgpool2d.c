@@ -50,9 +50,23 @@ static float sum_window(const poet_avgpool2d_shape *s, const span *rows, const s
 {
     float sum = 0.0F;
     const float *row = x + rows->first * s->w + columns->first;
-    for (int32_t i = rows->taps; i > 0; i--) {
+    int32_t row_taps = rows->taps;
+    int32_t taps = columns->taps;
+    if ((taps == s->w) && (s->dilation_h == 1)) { /* whole rows: one run of neighbours */
+        taps = taps * row_taps;
+        row_taps = (row_taps > 0) ? 1 : 0;
+    }
+    for (; row_taps > 0; row_taps--) {
         const float *from = row;
-        for (int32_t j = columns->taps; j > 0; j--) {
+        int32_t j = taps;
+        if (s->dilation_w == 1) {
+            for (; j >= 8; j -= 8) {
+                sum = (((sum + from[0]) + from[1]) + from[2]) + from[3];
+                sum = (((sum + from[4]) + from[5]) + from[6]) + from[7];
+                from += 8;
+            }
+        }
+        for (; j > 0; j--) {
             sum = sum + *from;
             from += s->dilation_w;
         }

@@ -50,6 +50,16 @@ POET_INLINE void poet_spread_store(poet_quad v, poet_spread at)
     vstrwq_scatter_base_f32(at, 0, v);
 }
 
+/* sum + a * b, lane by lane. */
+POET_INLINE poet_quad poet_lanes_fma(poet_quad a, poet_quad b, poet_quad sum)
+{
+#if POET_FMA_FUSED
+    return vfmaq_f32(sum, a, b);
+#else
+    return vaddq_f32(vmulq_f32(a, b), sum);
+#endif
+}
+
 /* Bits of six neighbouring floats; the first and the last may be left out. */
 typedef struct {
     uint32_t f0, f1, f2, f3, f4, f5;

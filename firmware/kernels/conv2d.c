@@ -3,6 +3,9 @@
 #include "conv_plane_weights.h"
 #include "conv_weights.h"
 #include "correlate.h"
+#if POET_QUAD_IS_VECTOR
+#include "plane_lanes.h"
+#endif
 #include "poet/kernels.h"
 #include "product.h"
 
@@ -76,6 +79,12 @@ void poet_conv2d_fwd_f32(const poet_conv2d_shape *shape, const float *x, const f
         multiply_planes(s, p);
         return;
     }
+#if POET_QUAD_IS_VECTOR
+    if (plane_lanes_fit(s, 0)) {
+        plane_lanes_forward(s, x, w, b, y);
+        return;
+    }
+#endif
 #if !POET_SOFT_FLOAT
     if (halves_fit(s)) {
         halves_forward(s, x, w, b, y);
@@ -133,6 +142,12 @@ void poet_conv2d_bwd_x_f32(const poet_conv2d_shape *shape, const float *dy, cons
         multiply_planes(s, p);
         return;
     }
+#if POET_QUAD_IS_VECTOR
+    if (plane_lanes_fit(s, 1)) {
+        plane_lanes_back(s, dy, w, dx);
+        return;
+    }
+#endif
 #if !POET_SOFT_FLOAT
     if (halves_fit(s)) {
         halves_back(s, dy, w, dx);

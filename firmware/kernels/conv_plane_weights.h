@@ -17,6 +17,9 @@ static int plane_weights_fit(const poet_conv2d_shape *s)
            && (s->pad_top <= 1) && (s->h >= 3);
 }
 
+#if POET_QUAD_IS_VECTOR
+#include "plane_weights_channels.h"
+#else
 typedef struct {
     float t0, t1, t2;
 } three_sums;
@@ -143,6 +146,7 @@ static void weights_of_planes(const weight_part *part, const float *x, const flo
         }
     }
 }
+#endif
 #endif
 
 #endif

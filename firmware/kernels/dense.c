@@ -7,7 +7,7 @@
 static const float nothing = -0.0F;
 
 /* One sample: dw is an outer product, out[i, j] = left[i] * right[j], at the price of its stores. */
-static void outer_product(int32_t rows, int32_t columns, const float *left, const float *right,
+POET_APART static void outer_product(int32_t rows, int32_t columns, const float *left, const float *right,
                           float *out)
 {
     for (int32_t i = 0; i < rows; i++) {
@@ -25,8 +25,7 @@ static void outer_product(int32_t rows, int32_t columns, const float *left, cons
             poet_eight_scale(&from, factor, &out);
         }
         for (; rest > 0; rest--) {
-            *out++ = POET_PRODUCT(factor, *from);
-            from++;
+            *out++ = POET_PRODUCT(factor, *from++);
         }
     }
 }

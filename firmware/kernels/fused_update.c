@@ -23,8 +23,7 @@ static void outer_descent(int32_t rows, int32_t columns, const float *left, cons
         }
 #endif
         for (; rest > 0; rest--) {
-            const float gradient = POET_PRODUCT(factor, *from);
-            from++;
+            const float gradient = POET_PRODUCT(factor, *from++);
             *w = POET_FMA(step, gradient, *w);
             w++;
         }

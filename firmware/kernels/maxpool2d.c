@@ -26,16 +26,6 @@ static inline void challenge(best *holder, float value, int32_t tap)
     }
 }
 
-static inline best pool_square2(const window *win, const float *x)
-{
-    const float *below = x + win->row_step;
-    best holder = {x[0], win->first};
-    challenge(&holder, x[1], win->first + 1);
-    challenge(&holder, below[0], win->first + win->row_skip);
-    challenge(&holder, below[1], win->first + win->row_skip + 1);
-    return holder;
-}
-
 static inline best pool_window(const window *win, const float *x)
 {
     best holder = {*x, win->first};
@@ -52,11 +42,115 @@ static inline best pool_window(const window *win, const float *x)
     return holder;
 }
 
+#if !defined(__arm__) || defined(__ARM_FP)
+#define SQUARES_BY_ROWS 1
+/* Rows of 2 x 2 windows side by side, without NaN: one comparison decides. To sum they add all
+ * inputs; it becomes NaN when one of them is (or when infinities of both signs meet). */
+
+#if defined(__ARM_FP)
+#define SQUARE_SUMS                                                                              \
+    "vadd.f32 %3, %3, s0\n\tvadd.f32 %3, %3, s1\n\tvadd.f32 %3, %3, s2\n\t"                      \
+    "vadd.f32 %3, %3, s3\n\tvadd.f32 %3, %3, s4\n\tvadd.f32 %3, %3, s5\n\t"                      \
+    "vadd.f32 %3, %3, s6\n\tvadd.f32 %3, %3, s7\n\t"
+#define COMPARED(a, b) "vcmp.f32 " b ", " a "\n\tvmrs APSR_nzcv, fpscr\n\t"
+#if defined(__ARM_FEATURE_DIRECTED_ROUNDING) /* an FPv5 selects without a block of IT */
+#define LARGER(a, b) COMPARED(a, b) "vselgt.f32 " a ", " b ", " a "\n\t"
+#else
+#define LARGER(a, b) COMPARED(a, b) "it gt\n\tvmovgt.f32 " a ", " b "\n\t"
+#endif
+#define WINS(a, b, winner, tap)                                                                  \
+    COMPARED(a, b) "itt gt\n\tvmovgt.f32 " a ", " b "\n\tmovgt " winner ", " tap "\n\t"
+#endif
+
+static inline float row_of_squares(const window *win, const float *x, int32_t count, float *y,
+                                   uint8_t *argmax, float sum)
+{
+    const float *below = x + win->row_step;
+#if defined(__ARM_FP)
+    for (; count >= 2; count -= 2) {
+        int32_t tap;
+        int32_t next;
+        __asm__ volatile("vldmia %0!, {s0-s3}\n\tvldmia %1!, {s4-s7}\n\t" SQUARE_SUMS
+                         "mov %5, #0\n\tmov %6, #0\n\t"
+                         WINS("s0", "s1", "%5", "#1") WINS("s0", "s4", "%5", "#2")
+                         WINS("s0", "s5", "%5", "#3") WINS("s2", "s3", "%6", "#1")
+                         WINS("s2", "s6", "%6", "#2") WINS("s2", "s7", "%6", "#3")
+                         "vmov.f32 s1, s2\n\tvstmia %2!, {s0-s1}\n\t"
+                         "strb %5, [%4], #1\n\tstrb %6, [%4], #1"
+                         : "+r"(x), "+r"(below), "+r"(y), "+t"(sum), "+r"(argmax), "=&r"(tap),
+                           "=&r"(next)
+                         :
+                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "cc", "memory");
+    }
+#endif
+    for (; count > 0; count--) {
+        best holder = {x[0], 0};
+        sum = ((sum + x[0]) + (x[1] + below[0])) + below[1];
+        challenge(&holder, x[1], 1);
+        challenge(&holder, below[0], 2);
+        challenge(&holder, below[1], 3);
+        *y++ = holder.value;
+        *argmax++ = (uint8_t)holder.tap;
+        x += 2;
+        below += 2;
+    }
+    return sum;
+}
+
+static inline float larger(float a, float b)
+{
+    return (b > a) ? b : a;
+}
+
+static inline float row_of_maxima(const window *win, const float *x, int32_t count, float *y,
+                                  float sum)
+{
+    const float *below = x + win->row_step;
+#if defined(__ARM_FP)
+    for (; count >= 2; count -= 2) {
+        __asm__ volatile("vldmia %0!, {s0-s3}\n\tvldmia %1!, {s4-s7}\n\t" SQUARE_SUMS
+                         LARGER("s0", "s1") LARGER("s0", "s4") LARGER("s0", "s5")
+                         LARGER("s2", "s3") LARGER("s2", "s6") LARGER("s2", "s7")
+                         "vmov.f32 s1, s2\n\tvstmia %2!, {s0-s1}"
+                         : "+r"(x), "+r"(below), "+r"(y), "+t"(sum)
+                         :
+                         : "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "cc", "memory");
+    }
+#endif
+    for (; count > 0; count--) {
+        sum = ((sum + x[0]) + (x[1] + below[0])) + below[1];
+        *y++ = larger(larger(larger(x[0], x[1]), below[0]), below[1]);
+        x += 2;
+        below += 2;
+    }
+    return sum;
+}
+#else
+#define SQUARES_BY_ROWS 0
+#endif
+
 typedef struct {
     const float *x;
     float *y;
     uint8_t *argmax; /* may be NULL */
 } plane;
+
+/* A row of windows of one kind, by steps of stride in x. */
+static void pool_row(const window *win, const float *x, int32_t stride, int32_t count, float *y,
+                     uint8_t *argmax)
+{
+    for (; count > 0; count--) {
+        best found = {-__builtin_inff(), 0};
+        if ((win->rows > 0) && (win->columns > 0)) {
+            found = pool_window(win, x);
+        }
+        *y++ = found.value;
+        if (argmax != 0) {
+            *argmax++ = (uint8_t)found.tap;
+        }
+        x += stride;
+    }
+}
 
 /* One rectangle of outputs of one plane whose windows meet the same taps. */
 static void pool_rectangle(const poet_maxpool2d_shape *s, const poet_axis_run *rows,
@@ -68,32 +162,86 @@ static void pool_rectangle(const poet_maxpool2d_shape *s, const poet_axis_run *r
                         .column_step = s->dilation_w,
                         .first = rows->tap * s->kw + columns->tap,
                         .row_skip = s->kw};
-    const bool square2 = (win.rows == 2) && (win.columns == 2) && (win.column_step == 1);
     for (int32_t i = 0; i < rows->count; i++) {
         const float *x = p->x + (rows->source + i * s->stride_h) * s->w + columns->source;
         const int32_t at = (rows->first + i) * s->ow + columns->first;
-        float *y = p->y + at;
-        uint8_t *argmax = (p->argmax != 0) ? p->argmax + at : 0;
-        for (int32_t left = columns->count; left > 0; left--) {
-            best found = {-__builtin_inff(), 0};
-            if (square2) {
-                found = pool_square2(&win, x);
-            } else if ((win.rows > 0) && (win.columns > 0)) {
-                found = pool_window(&win, x);
-            }
-            *y++ = found.value;
-            if (argmax != 0) {
-                *argmax++ = (uint8_t)found.tap;
-            }
-            x += s->stride_w;
+        pool_row(&win, x, s->stride_w, columns->count, p->y + at,
+                 (p->argmax != 0) ? p->argmax + at : 0);
+    }
+}
+
+#if SQUARES_BY_ROWS
+/* A plane of 2 x 2 windows side by side; false: it is to be done again, with an eye on NaN. */
+static bool pool_squares(const poet_maxpool2d_shape *s, const window *win, const plane *p)
+{
+    const float *x = p->x;
+    float *y = p->y;
+    float sum = 0.0F;
+    if (p->argmax != 0) {
+        uint8_t *argmax = p->argmax;
+        for (int32_t rows = s->oh; rows > 0; rows--) {
+            sum = row_of_squares(win, x, s->ow, y, argmax, sum);
+            x += 2 * win->row_step;
+            y += s->ow;
+            argmax += s->ow;
+        }
+    } else {
+        for (int32_t rows = s->oh; rows > 0; rows--) {
+            sum = row_of_maxima(win, x, s->ow, y, sum);
+            x += 2 * win->row_step;
+            y += s->ow;
         }
     }
+    return sum == sum;
+}
+#endif
+
+/* Windows that are all whole: no rectangles to find. */
+static void pool_whole(const poet_maxpool2d_shape *s, const float *x, float *y, uint8_t *argmax)
+{
+    const window win = {.rows = s->kh,
+                        .columns = s->kw,
+                        .row_step = s->dilation_h * s->w,
+                        .column_step = s->dilation_w,
+                        .first = 0,
+                        .row_skip = s->kw};
+#if SQUARES_BY_ROWS
+    const bool squares = (s->kh == 2) && (s->kw == 2) && (s->stride_h == 2) && (s->stride_w == 2)
+                         && (s->dilation_h == 1) && (s->dilation_w == 1);
+#endif
+    plane p = {x, y, argmax};
+    for (int32_t left = s->planes; left > 0; left--) {
+#if SQUARES_BY_ROWS
+        const bool done = squares && pool_squares(s, &win, &p);
+#else
+        const bool done = false;
+#endif
+        for (int32_t i = 0; (i < s->oh) && !done; i++) {
+            pool_row(&win, p.x + i * s->stride_h * s->w, s->stride_w, s->ow, p.y + i * s->ow,
+                     (p.argmax != 0) ? p.argmax + i * s->ow : 0);
+        }
+        p.x += s->h * s->w;
+        p.y += s->oh * s->ow;
+        p.argmax = (p.argmax != 0) ? p.argmax + s->oh * s->ow : 0;
+    }
+}
+
+/* Whether all taps of all outputs of an axis lie inside. */
+static bool is_whole(int32_t outs, int32_t size, int32_t kernel, int32_t stride, int32_t pad,
+                     int32_t dilation)
+{
+    return (pad == 0) && ((outs - 1) * stride + (kernel - 1) * dilation < size);
 }
 
 void poet_maxpool2d_fwd_f32(const poet_maxpool2d_shape *shape, const float *x, float *y,
                             uint8_t *argmax)
 {
     const poet_maxpool2d_shape *s = shape;
+    if (is_whole(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h)
+        && is_whole(s->ow, s->w, s->kw, s->stride_w, s->pad_left, s->dilation_w)) {
+        pool_whole(s, x, y, argmax);
+        return;
+    }
     const poet_axis h
         = poet_axis_forward(s->oh, s->h, s->kh, s->stride_h, s->pad_top, s->dilation_h);
     const poet_axis w

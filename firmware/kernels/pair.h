@@ -199,7 +199,7 @@ POET_INLINE void poet_eight_scale_fma(const float **v, float f, float step, floa
             : "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "memory");
 #else
     for (int32_t i = 0; i < 8; i++) {
-        const float product = (*v)[i] * f;
+        const float product = POET_PRODUCT((*v)[i], f);
         (*sum)[i] = POET_FMA(step, product, (*sum)[i]);
     }
     *v += 8;

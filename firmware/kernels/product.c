@@ -186,7 +186,22 @@ static float single(const poet_product *p, int32_t i, int32_t j)
     const float *left = p->left + i * p->left_row;
     const float *right = p->right + j * p->right_row;
     float acc = start_at(p, i, j);
-    for (int32_t terms = p->terms; terms > 0; terms--) {
+    int32_t terms = p->terms;
+#if !POET_SOFT_FLOAT
+    if ((p->left_term == 1) && (p->right_term == 1)) {
+        for (; terms >= 4; terms -= 4) {
+            const poet_pair l01 = poet_pair_next(&left);
+            const poet_pair r01 = poet_pair_next(&right);
+            const poet_pair l23 = poet_pair_next(&left);
+            const poet_pair r23 = poet_pair_next(&right);
+            acc = poet_pair_fma(l01, 0, r01, 0, acc);
+            acc = poet_pair_fma(l01, 1, r01, 1, acc);
+            acc = poet_pair_fma(l23, 0, r23, 0, acc);
+            acc = poet_pair_fma(l23, 1, r23, 1, acc);
+        }
+    }
+#endif
+    for (; terms > 0; terms--) {
         acc = POET_FMA(*left, *right, acc);
         left += p->left_term;
         right += p->right_term;
@@ -194,13 +209,8 @@ static float single(const poet_product *p, int32_t i, int32_t j)
     return acc;
 }
 
-void poet_multiply(const poet_product *p)
+static void multiply_blocks(const poet_product *p)
 {
-#if POET_QUAD_IS_VECTOR
-    if (multiply_vectors(p) != 0) {
-        return;
-    }
-#endif
     const int32_t done = multiply_fours(p);
     if (done == p->columns) {
         return;
@@ -211,4 +221,21 @@ void poet_multiply(const poet_product *p)
             rest.out[i * rest.out_row + j * rest.out_column] = single(&rest, i, j);
         }
     }
+}
+
+void poet_multiply(const poet_product *p)
+{
+#if POET_QUAD_IS_VECTOR
+    if (multiply_vectors(p) != 0) {
+        return;
+    }
+#elif !POET_SOFT_FLOAT
+    /* Both operands turned: there are blocks for the transposed product only. */
+    if ((p->left_term != 1) && (p->left_row == 1) && (p->right_term == 1)) {
+        const poet_product turned = transposed_from(p, 0);
+        multiply_blocks(&turned);
+        return;
+    }
+#endif
+    multiply_blocks(p);
 }

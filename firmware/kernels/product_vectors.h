@@ -324,7 +324,8 @@ POET_INLINE void block_few_rows(const poet_product *p, int32_t i, int32_t j, int
     block_finish(p, &acc, i, j, rows);
 }
 
-PRODUCT_SET(terms_rows, block_few_rows(p, i, j, 1), block_few_rows(p, i, j, 2),
-            block_any(p, i, j, 4, 1, 0))
+PRODUCT_FUNCTION(terms_rows_one, block_few_rows(p, i, j, 1))
+PRODUCT_FUNCTION(terms_rows_two, block_few_rows(p, i, j, 2))
+static product_set terms_rows = {terms_rows_one, terms_rows_two, 0}; /* never more rows */
 
 #endif

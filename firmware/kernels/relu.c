@@ -54,64 +54,32 @@ POET_INLINE void put_four(uint32x4_t v, float *y)
 {
     vst1q_f32(y, vreinterpretq_f32_u32(v));
 }
-#endif
-
-#if !POET_QUAD_IS_VECTOR
-/* In place nothing is written but the zeros. */
-static void stop_negative(int32_t count, float *x)
+#elif defined(__arm__) && (__ARM_ARCH_ISA_THUMB == 2)
+#define RELU_BY_INTEGERS 1
+#define KEEP(r) "cmp " r ", %2\n\tit le\n\tmovle " r ", #0\n\t"
+/* Eight numbers through the core's registers: half the instructions of a compiled loop, which
+ * loads and stores them one by one. Both pointers then stand behind them. */
+static inline void keep_eight(const float **x, float **y)
 {
-    for (; count >= 4; count -= 4) {
-        const int32_t a = (int32_t)poet_bits_of(x[0]);
-        const int32_t b = (int32_t)poet_bits_of(x[1]);
-        const int32_t c = (int32_t)poet_bits_of(x[2]);
-        const int32_t d = (int32_t)poet_bits_of(x[3]);
-        x += 4;
-        if (a <= MINUS_INFINITE) {
-            x[-4] = 0.0F;
-        }
-        if (b <= MINUS_INFINITE) {
-            x[-3] = 0.0F;
-        }
-        if (c <= MINUS_INFINITE) {
-            x[-2] = 0.0F;
-        }
-        if (d <= MINUS_INFINITE) {
-            x[-1] = 0.0F;
-        }
-    }
-    for (; count > 0; count--) {
-        *x = kept_if_positive(*x);
-        x++;
-    }
+    __asm__ volatile("ldmia %0!, {r3-r6, r8-r11}\n\t" /* r7 may be the frame's */
+                     KEEP("r3") KEEP("r4") KEEP("r5") KEEP("r6")
+                     KEEP("r8") KEEP("r9") KEEP("r10") KEEP("r11")
+                     "stmia %1!, {r3-r6, r8-r11}"
+                     : "+r"(*x), "+r"(*y)
+                     : "r"(MINUS_INFINITE)
+                     : "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "cc", "memory");
 }
 
-/* dy becomes dx. */
-static void stop_where_not_positive(int32_t count, const float *y, float *dy)
+#define PASS(y, dy) \
+    "sub " y ", " y ", #1\n\tcmp " y ", %3\n\tit cs\n\tmovcs " dy ", #0\n\t"
+static inline void pass_four(const float **y, const float **dy, float **dx)
 {
-    for (; count >= 4; count -= 4) {
-        const uint32_t a = poet_bits_of(y[0]) - 1U;
-        const uint32_t b = poet_bits_of(y[1]) - 1U;
-        const uint32_t c = poet_bits_of(y[2]) - 1U;
-        const uint32_t d = poet_bits_of(y[3]) - 1U;
-        y += 4;
-        dy += 4;
-        if (a >= INFINITE_BITS) {
-            dy[-4] = 0.0F;
-        }
-        if (b >= INFINITE_BITS) {
-            dy[-3] = 0.0F;
-        }
-        if (c >= INFINITE_BITS) {
-            dy[-2] = 0.0F;
-        }
-        if (d >= INFINITE_BITS) {
-            dy[-1] = 0.0F;
-        }
-    }
-    for (; count > 0; count--) {
-        *dy = passed_if_positive(*y++, *dy);
-        dy++;
-    }
+    __asm__ volatile("ldmia %0!, {r3-r6}\n\tldmia %1!, {r8-r11}\n\t"
+                     PASS("r3", "r8") PASS("r4", "r9") PASS("r5", "r10") PASS("r6", "r11")
+                     "stmia %2!, {r8-r11}"
+                     : "+r"(*y), "+r"(*dy), "+r"(*dx)
+                     : "r"(INFINITE_BITS)
+                     : "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "cc", "memory");
 }
 #endif
 
@@ -125,10 +93,11 @@ void poet_relu_fwd_f32(const poet_vector_shape *shape, const float *x, float *y)
         y += 4;
     }
 #else
-    if (x == y) {
-        stop_negative(left, y);
-        return;
+#ifdef RELU_BY_INTEGERS
+    for (; left >= 8; left -= 8) {
+        keep_eight(&x, &y);
     }
+#endif
     for (; left >= 4; left -= 4) {
         y[0] = kept_if_positive(x[0]);
         y[1] = kept_if_positive(x[1]);
@@ -154,10 +123,11 @@ void poet_relu_bwd_f32(const poet_vector_shape *shape, const float *y, const flo
         dx += 4;
     }
 #else
-    if (dy == dx) {
-        stop_where_not_positive(left, y, dx);
-        return;
+#ifdef RELU_BY_INTEGERS
+    for (; left >= 4; left -= 4) {
+        pass_four(&y, &dy, &dx);
     }
+#endif
     for (; left >= 4; left -= 4) {
         dx[0] = passed_if_positive(y[0], dy[0]);
         dx[1] = passed_if_positive(y[1], dy[1]);

@@ -31,22 +31,13 @@ POET_INLINE uint32_t poet_scalar_next(const float **p)
     return v;
 }
 
-/* The two floats at p and those behind them. */
+/* The two floats at p. */
 POET_INLINE poet_scalars poet_scalars_at(const float *p)
 {
     poet_scalars v;
     __asm__("ldrd %0, %1, [%2]"
             : "=&r"(v.a), "=r"(v.b)
             : "r"(p), "m"(*(const poet_two_words *)(const void *)p));
-    return v;
-}
-
-POET_INLINE poet_scalars poet_scalars_behind(const float *p)
-{
-    poet_scalars v;
-    __asm__("ldrd %0, %1, [%2, #8]"
-            : "=&r"(v.a), "=r"(v.b)
-            : "r"(p), "m"(*(const poet_two_words *)(const void *)(p + 2)));
     return v;
 }
 

@@ -199,12 +199,12 @@ static poet_status take(poet_checkpoint *checkpoint, uint32_t slot, const slot_h
 static void read_headers(poet_checkpoint *checkpoint, slot_header headers[POET_CHECKPOINT_SLOTS])
 {
     for (uint32_t slot = 0u; slot < POET_CHECKPOINT_SLOTS; slot++) {
-        poet_status status = POET_E_IO;
-        for (uint32_t tries = 0u; status != POET_OK && tries < READ_TRIES; tries++) {
-            status = read_header(checkpoint, slot, &headers[slot]);
+        slot_header *const header = &headers[slot];
+        header->kind = SLOT_UNREADABLE;
+        for (uint32_t tries = 0u; header->kind != SLOT_OURS && tries < READ_TRIES; tries++) {
+            header->status = read_header(checkpoint, slot, header);
+            header->kind = header->status == POET_OK ? header->kind : SLOT_UNREADABLE;
         }
-        headers[slot].status = status;
-        headers[slot].kind = status == POET_OK ? headers[slot].kind : SLOT_UNREADABLE;
     }
 }
 

@@ -102,6 +102,8 @@ class Context:
     outputs: frozenset[str] = frozenset()
     weights: dict[str, Value | None] = field(default_factory=dict)
     identity_copies: dict[str, str] = field(default_factory=dict)
+    #: weights of one element that only arithmetic reads: more often a formula's than learned
+    numbers: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     fuse_softmax: bool = True
     fuse_sigmoid: bool = False

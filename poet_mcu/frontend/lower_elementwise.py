@@ -103,7 +103,12 @@ def operand(ctx: Context, name: str) -> Value:
 
 
 def stored(ctx: Context, name: str, tensor: Tensor) -> Value:
-    """A stored operand. Without axes it is a constant: exporters write factors that way."""
+    """A stored operand. Without axes it is a constant: exporters write factors that way.
+
+    Of one element with axes it may be either, so it is a weight and a number.
+    """
+    if tensor.array.ndim and tensor.array.size == 1:
+        ctx.numbers.update(tensor.sources)
     return ctx.weight(name, tensor if tensor.array.ndim else Tensor(tensor.array))
 
 
@@ -133,6 +138,9 @@ def lower_binary(ctx: Context, node: onnx.NodeProto) -> None:
 def lower_prelu(ctx: Context, node: onnx.NodeProto) -> None:
     """PRelu: the slope repeats to the shape of the input."""
     x, slope = ctx.activation(node.input[0]), operand(ctx, node.input[1])
+    learned = ctx.entry(node.input[1])
+    if isinstance(learned, Tensor):  # one slope for all is no number of a formula
+        ctx.numbers.difference_update(learned.sources)
     channels = slope.type.elements
     if len(x.shape) > 1 and slope.shape == (x.shape[1],) and channels not in (1, x.shape[-1]):
         # Before opset 7 a slope [C] was one a channel; converters of old models leave it so.

@@ -37,6 +37,11 @@ class _Layer:
     batch_first: bool
     attrs: Mapping[str, Attr]
 
+    @property
+    def label(self) -> str:
+        """What people call the node."""
+        return self.node.name or next((name for name in self.node.output if name), "recurrent")
+
     def name(self, index: int) -> str:
         """Input ``index``, '' when it is absent."""
         return self.node.input[index] if len(self.node.input) > index else ""
@@ -64,9 +69,8 @@ class _Layer:
         found = self.ctx.entry(name)
         if isinstance(found, Tensor) and not np.any(found.array):
             if found.sources:
-                label = self.node.name or self.node.output[0]
                 self.ctx.notes.append(
-                    f"{what} of '{label}' is zero ('{name}'): it stays so and is no weight"
+                    f"{what} of '{self.label}' is zero ('{name}'): it stays so and is no weight"
                 )
             return None
         value = self.ctx.operand(name)
@@ -86,7 +90,7 @@ class _Layer:
 
     def projected(self) -> Value:
         """All inputs times the input weights: [steps, batch, directions, gates, hidden]."""
-        builder, label = self.ctx.builder, f"{self.node.output[0] or self.node.name}_projected"
+        builder, label = self.ctx.builder, f"{self.node.output[0] or self.label}_projected"
         x = self.ctx.activation(self.name(0))
         if self.batch_first:
             x = transposed(self.ctx, self.node, x, (1, 0, 2), f"{label}_steps")
@@ -96,8 +100,8 @@ class _Layer:
             raise ModelError(f"expected W of {self.node.op_type}, got none; export again")
         flat = builder.view(x, (self.steps * self.batch, size), f"{label}_rows")
         matrix = builder.view(w, (rows, size), f"{w.name}_rows")
-        origin = self.node.name or self.node.output[0]
-        pre = builder.emit("dense", (flat, matrix), {"w_rows_are_outputs": 1}, label, origin)[0]
+        attrs = {"w_rows_are_outputs": 1}
+        pre = builder.emit("dense", (flat, matrix), attrs, label, self.label)[0]
         shape = (self.steps, self.batch, self.directions, self.gates, self.hidden)
         return builder.view(pre, shape, f"{label}_gates")
 
@@ -110,13 +114,13 @@ class _Layer:
         pre = self.projected()
         operands, given = present(optional)
         flags = tuple(int(self.wanted(i)) for i in last)
-        name = self.node.output[0] or f"{self.node.name or op}_y"
+        name = self.node.output[0] or f"{self.label}_y"
         outputs = self.ctx.builder.emit(
             op,
             (pre, r, *operands),
             {**self.attrs, "given": given, "last": flags},
             name,
-            self.node.name or name,
+            self.label,
         )
         if self.wanted(0):
             self._show(outputs[0], name, (1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3))

@@ -149,7 +149,7 @@ def _inline(path: Path, proto: onnx.ModelProto) -> onnx.ModelProto:
         return proto
     try:
         return onnx.inliner.inline_local_functions(proto)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (onnx.checker.ValidationError, RuntimeError, ValueError, TypeError) as error:
         raise ModelError(
             f"{path}: functions: expected local functions that can be inlined, "
             f"got: {first_line(error)}"

@@ -114,15 +114,24 @@ def check_model(path: Path) -> list[Problem]:
     return walk.problems
 
 
-def weight_names(path: Path) -> tuple[str, ...]:
-    """ONNX names of all weights in the order of use: what ``--train`` and ``--freeze`` match.
+@dataclass(frozen=True, slots=True)
+class WeightNames:
+    """ONNX names of weights in the order of use: what ``--train`` and ``--freeze`` match.
 
-    Raises ModelError like ``load_model``.
+    ``numbers`` are those of one element that only arithmetic reads. Exporters write the factors of
+    formulas so, and seldom what was learned: they are trained where somebody names them.
     """
+
+    every: tuple[str, ...]
+    numbers: frozenset[str]
+
+
+def weight_names(path: Path) -> WeightNames:
+    """The names of the weights; raises ModelError like ``load_model``."""
     walk = Walk(read_model(path), None, lambda _: False, default_batch=1, dropout="off")
     walk.run()
     raise_problems(path, walk.problems)
-    return tuple(walk.ctx.weights)
+    return WeightNames(tuple(walk.ctx.weights), frozenset(walk.ctx.numbers))
 
 
 def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
@@ -142,6 +151,7 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
     moved = _relu_ids(forward) - _relu_ids(graph)
     if moved:
         notes.append(f"{len(moved)} Relu moved behind MaxPool: same values, less memory")
+    notes += _weight_notes(walk)
     report = ImportReport(
         input_name=walk.input_name,
         output_name=walk.output_name,
@@ -155,6 +165,33 @@ def _imported(file: ModelFile, walk: Walk) -> ImportedModel:
         notes=tuple(notes),
     )
     return ImportedModel(graph, report, walk.activation)
+
+
+def _weight_notes(walk: Walk) -> list[str]:
+    """What a user may not expect of the weights."""
+    notes = []
+    tied = _tied(walk)
+    if tied:
+        some = ", ".join(f"'{name}'" for name in tied[:5])
+        notes.append(
+            f"{len(tied)} weights are read by several operators, each is trained as one: {some}; "
+            "exporters merge tensors of equal start values: let those differ that are meant apart"
+        )
+    still = sorted(name for name in walk.ctx.numbers if not walk.ctx.trainable(name))
+    if still:
+        some = ", ".join(f"'{name}'" for name in still[:5])
+        notes.append(f"{len(still)} numbers in formulas stay as they are: {some}")
+    return notes
+
+
+def _tied(walk: Walk) -> list[str]:
+    """Trained weights that more than one operator reads."""
+    ctx = walk.ctx
+    return [
+        name
+        for name, value in ctx.weights.items()
+        if value is not None and ctx.trainable(name) and len(ctx.consumers.get(name, ())) > 1
+    ]
 
 
 def _count(graph: Graph, op: str) -> int:

@@ -23,7 +23,8 @@ def inferred_shapes(
             for dim, size in zip(dims, inputs[info.name], strict=True):
                 dim.dim_value = size
     for info in model.graph.output:
-        info.type.tensor_type.ClearField("shape")
+        if info.type.HasField("tensor_type"):  # merely looking at it would make it one
+            info.type.tensor_type.ClearField("shape")
     _close_training_mode(model)
     complaint = ""
     try:

@@ -19,6 +19,7 @@ from poet_mcu.frontend.context import (
     type_name,
 )
 from poet_mcu.frontend.handlers import STATIC_OPS, lower_node
+from poet_mcu.frontend.heads import with_one_output
 from poet_mcu.frontend.model_file import ModelFile, first_line
 from poet_mcu.frontend.problems import Problem, SkipNode, node_label, node_op
 from poet_mcu.frontend.shapes import inferred_shapes
@@ -49,11 +50,12 @@ class Walk:
     ) -> None:
         if batch is not None and batch < 1:
             raise InputError(f"--batch: expected 1 or more, got {batch}")
-        self.proto = file.proto.graph
+        self.proto, head_notes = with_one_output(file.proto.graph)
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
         self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
         self.ctx.dropout, self.ctx.seed = dropout, seed
+        self.ctx.notes += head_notes
         self.activation = ""
         self.input_name = ""
         self.output_name = ""

@@ -24,6 +24,7 @@ from poet_mcu.link.protocol import (
     Restored,
     StepAnswer,
     TensorInfo,
+    TensorRole,
     Trace,
 )
 from poet_mcu.link.transport import Link, Request
@@ -163,7 +164,11 @@ class Board:
         return found
 
     def read_tensor(self, name: str) -> Array:
-        """Its elements, flat, as float32, int32 or uint8."""
+        """Its elements, flat, as float32, int32 or uint8.
+
+        What lives on the card is read from it unchecked, so for parameters and states the board
+        says the checksum of the whole, which is checked against that of the last step.
+        """
         info = self.tensor(name)
         step = protocol.READ_BYTES
         requests = [
@@ -176,7 +181,17 @@ class Board:
                 f"{self.url}: tensor '{name}': expected {info.nbytes} bytes, got {len(data)}; "
                 "build and flash again with this poet-mcu"
             )
+        if info.role in (TensorRole.PARAMETER, TensorRole.STATE):
+            self._check(info, data)
         return np.frombuffer(data, dtype=info.dtype).copy()
+
+    def _check(self, info: TensorInfo, data: bytes) -> None:
+        told, ours = self.tensor_crc(info.name), zlib.crc32(data)
+        if told != ours:
+            raise DeviceError(
+                f"{self.url}: tensor '{info.name}': expected bytes with CRC {told:08x}, got "
+                f"{ours:08x}; the card reads differently each time: check it and its wiring"
+            )
 
     def write_tensor(self, name: str, array: npt.ArrayLike) -> None:
         """Send all elements in row-major order; numbers are converted, kinds are not."""

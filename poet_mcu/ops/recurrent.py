@@ -25,7 +25,7 @@ from poet_mcu.ops.operator import Array, Attrs, Cost, Kernel, Operator, Types, i
 
 SHAPE = "poet_recurrent_shape"
 F32 = npt.NDArray[np.float32]
-#: ONNX's name of an activation -> its number in poet/kernels.h
+#: ONNX's name of an activation -> its number in poet/recurrent.h
 ACTIVATIONS = {"Sigmoid": 0, "Tanh": 1, "Relu": 2}
 
 

@@ -94,8 +94,8 @@ def _with_forms(prepared: Prepared) -> Prepared:
 
 def _chosen(options: Options) -> frozenset[str]:
     """The names of the weights to train."""
-    names = list(weight_names(options.model))
-    chosen = selector(list(options.train), list(options.freeze), names)
+    names = weight_names(options.model)
+    chosen = selector(list(options.train), list(options.freeze), names.every, names.numbers)
     if options.train_last is None:
         return chosen
     every = load_model(options.model, options.batch, lambda _: True, dropout="off")

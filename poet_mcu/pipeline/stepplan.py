@@ -157,11 +157,7 @@ def solve_options(options: Options) -> SolveOptions:
 
 
 def plan_step(
-    graph: Graph,
-    board: Board,
-    options: Options,
-    budget: Budget,
-    settings: StepSettings,
+    graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan:
     """Plan one graph. Raises NoPlan when no schedule or no placement fits.
 

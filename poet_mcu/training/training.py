@@ -25,6 +25,10 @@ def _labels(build: GraphBuilder, kind: TensorType) -> Value:
 
 
 def _cross_entropy(build: GraphBuilder, output: Value, recipe: Recipe) -> LossNode:
+    if output.shape[1:] == (1,):
+        raise ModelError(
+            "cross-entropy: expected logits of two or more classes, got one; choose --loss bce"
+        )
     labels = _labels(build, TensorType(output.shape[:1], DType.I32))
     if not recipe.class_weights and not recipe.label_smoothing:
         return "softmax_xent", (output, labels), {}

@@ -25,7 +25,7 @@ BOARD = "qemu-mps2-an500"
 STEPS = 3
 #: seconds a solve: a plan need not be optimal here
 LIMIT_S = 3.0
-DAILY = ("lenet_like", "imu_cnn", "transformer")
+DAILY = ("lenet_like", "imu_cnn")
 
 
 def smallest(options: Options) -> int:

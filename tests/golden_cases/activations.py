@@ -10,6 +10,7 @@ import numpy as np
 from models import node
 
 from golden_cases.case import Case, Torch, number, positive
+from poet_mcu.ops.dropout import kept
 
 _X = (3, 7)
 
@@ -55,7 +56,25 @@ def _flat_softmax(op: str) -> Case:
     )
 
 
+def _dropped(t: Any, h: Any, stream: int, ratio: float) -> Any:
+    """``h`` under our mask of the first step, which no other library draws."""
+    stays = kept(h.numel(), 0, stream, 0, ratio).reshape(tuple(h.shape))
+    return h * t.tensor(stays) / (1 - ratio)
+
+
 CASES = {
+    "dropout": Case(
+        [node("Dropout", "h ratio on", "y")],
+        (4, 6),
+        lambda t, f, h, w: _dropped(t, h, 0, 0.4),
+        {"ratio": number(0.4), "on": np.asarray(True)},
+    ),
+    "dropout twice, by an attribute": Case(
+        [node("Dropout", "h", "a", ratio=0.25), node("Dropout", "a", "y", ratio=0.5)],
+        (4, 6),
+        lambda t, f, h, w: _dropped(t, _dropped(t, h, 0, 0.25), 1, 0.5),
+        opset=11,
+    ),
     "relu": _one("Relu", lambda t, f, h, w: h.relu(), exp=False),
     "leaky_relu": _one("LeakyRelu", lambda t, f, h, w: f.leaky_relu(h, 0.01), exp=False),
     "leaky_relu 0.3": _one(

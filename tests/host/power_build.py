@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
+import tempfile
 from pathlib import Path
 
 import models
@@ -16,6 +18,10 @@ from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
 HERE = Path(__file__).with_name("power")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARD = "qemu-lm3s6965evb"
+KERNELS = (
+    "accumulate", "adam", "conv2d", "dense", "fused_update", "math", "momentum", "product", "relu",
+    "rmsprop", "sgd", "softmax_xent",
+)  # fmt: skip
 RUNTIME = ("checkpoint", "crc", "page_store", "status")
 
 
@@ -30,37 +36,43 @@ def generate(folder: Path, sizes: tuple[int, ...], **options: object) -> Plan:
     return planned
 
 
-def kernels(planned: Plan) -> list[Path]:
-    """The files that define what both steps call, and the functions those share."""
-    called = {
-        i.call.function
-        for step in (planned.train, planned.evaluation)
-        for i in step.program.instructions
-        if i.call is not None
-    }
-    files = sorted((resources.root() / "firmware" / "kernels").glob("*.c"))
-    defined = {path: path.read_text("utf-8") for path in files}
-    return [
-        path
-        for path, text in defined.items()
-        if path.name in ("math.c", "product.c") or any(f"\nvoid {name}(" in text for name in called)
-    ]
+@functools.cache
+def kernels() -> tuple[Path, ...]:
+    """What the models of ``generate`` call, compiled once and without sanitizers.
 
-
-def compile_test(folder: Path, planned: Plan) -> Path:
-    """The sweeps of power_test.c over the model in ``folder``.
-
-    With sanitizers, but for the kernels: those have tests of their own, and take long to compile.
+    The kernels have tests of their own, and take long to compile.
     """
+    folder = Path(tempfile.mkdtemp(prefix="poet-mcu-power-"))
+    firmware = resources.root() / "firmware" / "kernels"
+    for name in KERNELS:
+        run_gcc(folder, [firmware / f"{name}.c"], folder / f"{name}.o", "-c")
+    return tuple(folder / f"{name}.o" for name in KERNELS)
+
+
+def runtime(folder: Path, storage: tuple[str, ...]) -> list[Path]:
+    """Trainer, link and storage of the firmware, the model, and the host's side of the line."""
     firmware = resources.root() / "firmware"
-    sources = [firmware / "storage" / f"{name}.c" for name in RUNTIME]
+    sources = [firmware / "storage" / f"{name}.c" for name in storage]
     sources += [p for p in sorted((firmware / "train").glob("*.c")) if p.name != "main.c"]
-    sources += [firmware / "link/link.c", *sorted(HERE.glob("*.c")), *sorted(folder.glob("*.c"))]
-    objects = [folder / f"{path.stem}.o" for path in kernels(planned)]
-    for path, target in zip(kernels(planned), objects, strict=True):
-        run_gcc(folder, [path], target, "-c")
+    sources += [firmware / "link/link.c", HERE / "host_session.c", *sorted(folder.glob("*.c"))]
+    return sources
+
+
+def compile_test(folder: Path) -> Path:
+    """The sweeps of power_test.c over the model in ``folder``, with sanitizers."""
+    sources = [HERE / "power_test.c", HERE / "cache_card.c", *runtime(folder, RUNTIME)]
     program = folder / "power_test"
-    run_gcc(folder, [*sources, *objects], program, *SANITIZE, "-lm")
+    run_gcc(folder, [*sources, *kernels()], program, *SANITIZE, "-lm")
+    return program
+
+
+def compile_faults(folder: Path) -> Path:
+    """card_fault_test.c: the same model over the SD driver and the model of a card."""
+    sources = [HERE.with_name("faults") / "card_fault_test.c"]
+    sources += [HERE.with_name("storage") / f"sd_card_{part}.c" for part in ("bus", "model")]
+    sources += runtime(folder, (*RUNTIME, "sd_bus", "sd_csd", "sd_spi"))
+    program = folder / "card_fault_test"
+    run_gcc(folder, [*sources, *kernels()], program, *SANITIZE, "-lm")
     return program
 
 

@@ -1,4 +1,4 @@
-"""Normalization, layout, pooling and products: the same bits from every compiler and level."""
+"""Layers of all kinds, recurrent ones too: the same bits from every compiler and level."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from poet_mcu.pipeline.prepare import prepare
 from poet_mcu.pipeline.selfcheck import sample_feeds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "qemu"))
-from test_layers_bits import network
+import test_layers_bits
+import test_recurrent_bits
 
 BUILDS = [
     kb.Build(fused, level, compiler, hardware)
@@ -28,10 +29,14 @@ BUILDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = models.save(network(), tmp_path_factory.mktemp("builds") / "net.onnx")
-    return prepare(Options(path, "host", batch=2)).train
+@pytest.fixture(scope="module", params=["layers", "recurrent"])
+def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    proto, batch = {
+        "layers": (test_layers_bits.network(), 2),
+        "recurrent": (test_recurrent_bits.network(), 7),
+    }[request.param]
+    path = models.save(proto, tmp_path_factory.mktemp("builds") / "net.onnx")
+    return prepare(Options(path, "host", batch=batch)).train
 
 
 def values(graph: Graph, build: kb.Build) -> dict[int, np.ndarray]:

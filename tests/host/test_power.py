@@ -36,6 +36,7 @@ CASES = {
     ),
     "adam, card": Case({"optimizer": "adam", "lr": 0.01, **CARD}, 4, 2, (17, 9, 3)),
 }
+HEADER_BYTES = 116  # of a checkpoint
 VARIANTS = 10  # of a cut, in power_test.c
 
 
@@ -46,7 +47,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory):
         folder = tmp_path_factory.mktemp("power")
         planned = power_build.generate(folder, CASES[name].sizes, **CASES[name].options)
         assert bool(planned.train.graph.card_homes) == ("card" in name)
-        return power_build.compile_test(folder, planned)
+        return power_build.compile_test(folder)
 
     return build
 
@@ -68,11 +69,11 @@ def test_power_cut_at_every_write(programs, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_operation_fails_once_and_for_ever(programs, name: str) -> None:
-    """Each is told, or repeated with success; none is silent."""
+def test_every_operation_fails_once_for_ever_or_turns_a_bit(programs, name: str) -> None:
+    """Or turns a bit. Each is told, or repeated with success, or harmless; none is silent."""
     found = {k: int(v) for k, v in sweep(programs(name), "io", CASES[name]).items()}
-    assert found["points"] == 2 * found["operations"] == found["told"] + found["retried"]
-    assert found["retried"] < found["operations"]
+    assert found["points"] == 3 * found["operations"] == found["told"] + found["retried"]
+    assert found["told"] > found["operations"]
     assert found["whole"] + found["spoiled"] == found["told"]
     assert (found["spoiled"] > 0) == ("card" in name)
 
@@ -89,7 +90,7 @@ def test_rot_in_the_newest_checkpoint_gives_the_older_one(programs) -> None:
     """Bits in the data are told; a rotten header looks like a checkpoint that was cut short."""
     found = {k: int(v) for k, v in sweep(programs("sgd"), "rot", CASES["sgd"]).items()}
     assert found["older"] > 50
-    assert 0 < found["older"] - found["damaged"] < 6
+    assert found["older"] - found["damaged"] == HEADER_BYTES
 
 
 def test_power_cut_while_a_card_is_prepared(programs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import node_run
+import numpy as np
 import pytest
 import recurrent
 import torch
@@ -108,3 +109,38 @@ def test_rnn_with_some_operands(names, tmp_path):
 def test_other_activations(kind, activations, tmp_path):
     outputs = "y yc" if kind == "LSTM" else "y yh"
     check(kind, tmp_path, "b h0", outputs, "bidirectional", activations=activations)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_batch_first(kind, direction, tmp_path):
+    """layout=1: batch in front, in x, in the state and in every output."""
+    directions = 2 if direction == "bidirectional" else 1
+    given = tensors(kind, directions, "b h0")
+    given["h0"] = np.ascontiguousarray(given["h0"].swapaxes(0, 1))
+    layer = node(kind, "h w r b - h0", "", direction=direction, hidden_size=HIDDEN, layout=1)
+    layer.output[:] = ["all", "last"]
+    nodes = [layer, *(node("Flatten", n, f"f_{n}", axis=0) for n in ("all", "last"))]
+    nodes.append(node("Concat", "f_all f_last", "y", axis=1))
+
+    def function(h, w, r, b, h0):
+        leaves = {"w": w, "r": r, "b": b, "h0": h0.transpose(0, 1)}
+        y, last, _ = recurrent.run(kind, h.transpose(0, 1), leaves, direction=direction)
+        parts = (y.permute(2, 0, 1, 3), last.transpose(0, 1))
+        return torch.cat([part.reshape(1, -1) for part in parts], 1)
+
+    x = normal((BATCH, STEPS, SIZE))
+    node_run.compare(nodes, function, x, given, tmp_path, tolerance=EXP)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_one_step_of_one_sample(kind, tmp_path, monkeypatch):
+    for name, size in (("STEPS", 1), ("BATCH", 1), ("HIDDEN", 1)):
+        monkeypatch.setitem(globals(), name, size)
+    check(kind, tmp_path, "b h0", "y yh", "bidirectional")
+    check(kind, tmp_path, "b", "yh", "bidirectional")
+
+
+def test_more_columns_than_a_block_of_the_gru_has(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "HIDDEN", 35)
+    check("GRU", tmp_path, "b h0", "y", "bidirectional")

@@ -126,6 +126,9 @@ def test_capacity_layout_and_a_card_that_lies(program: Path) -> None:
         "over_header": ARGUMENT,
         "past_region": ARGUMENT,
         "empty": ARGUMENT,
+        "over_slot": ARGUMENT,
+        "slot_past_region": ARGUMENT,
+        "slot_over_header": ARGUMENT,
         "fake_capacity": small,
     }
 

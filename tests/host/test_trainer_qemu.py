@@ -33,6 +33,7 @@ def build(board_name: str, folder: Path) -> Path:
         )
         .from_string(template)
         .render(
+            vectors_origin="",  # they stand at the start of the flash
             flash_origin=board.memory["flash"].origin,
             flash_bytes=board.memory["flash"].size_bytes,
             ram_origin=board.memory["sram"].origin,

@@ -24,9 +24,8 @@ STEPS = 4
 PLANS = ("keep-all", "recompute-all", "page-all")
 
 
-def network() -> onnx.ModelProto:
-    """Both directions, last states, a state from a layer before, masks between."""
-    tensors = {
+def tensors() -> dict[str, np.ndarray]:
+    return {
         "lstm.w": weights(2, 24, 5, seed=1),
         "lstm.r": weights(2, 24, 6, seed=2),
         "lstm.b": weights(2, 48, seed=3),
@@ -45,6 +44,10 @@ def network() -> onnx.ModelProto:
         "one": np.asarray([1], np.int64),
         "row": np.asarray([2, 12], np.int64),
     }
+
+
+def network() -> onnx.ModelProto:
+    """Both directions, last states, a state from a layer before, masks between."""
     lstm = node("LSTM", "x lstm.w lstm.r lstm.b - - - lstm.p", "ys", direction="bidirectional",
                 hidden_size=6)  # fmt: skip
     gru = node("GRU", "dropped gru.w gru.r gru.b", "gs", linear_before_reset=1, hidden_size=6)
@@ -66,7 +69,7 @@ def network() -> onnx.ModelProto:
         node("Reshape", "last row", "flat"),
         node("MatMul", "flat fc.w", "y"),
     ]
-    return models.model(nodes, [7, 2, 5], tensors, y=[2, 3])
+    return models.model(nodes, [7, 2, 5], tensors(), y=[2, 3])
 
 
 @functools.cache

@@ -7,7 +7,9 @@ from itertools import combinations
 import models as m
 import numpy as np
 import pytest
+import torch
 from models import node, ops, refusal, weights
+from torch import nn
 
 from poet_mcu.errors import InputError
 from poet_mcu.frontend.onnx_import import load_model
@@ -117,6 +119,24 @@ def test_import(opset, dropout, mode, drops, tmp_path):
     without = with_dropout(opset, 0.0, mode=False)
     got = m.run_graph(evaluation, x)[0]
     np.testing.assert_allclose(got, m.run_onnx(without, x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("exporter", ["script", "dynamo"])
+def test_exported_in_training_mode(exporter, tmp_path):
+    """Both of PyTorch's exporters keep Dropout in a model that is in training mode."""
+    net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 3)).train()
+    path, x = tmp_path / "m.onnx", torch.zeros(2, 4)
+    if exporter == "dynamo":
+        program = torch.onnx.export(net, (x,), dynamo=True, verbose=False)
+        assert program is not None
+        program.save(str(path))
+    else:
+        mode = torch.onnx.TrainingMode.TRAINING
+        torch.onnx.export(net, (x,), path, dynamo=False, opset_version=17, training=mode)
+    found = load_model(path, None, m.every)
+    assert ops(found) == ["dense", "dropout", "dense"]
+    assert found.graph.nodes[1].attrs["ratio"] == 0.3
 
 
 def test_a_ratio_of_zero_is_nothing(tmp_path):

@@ -7,7 +7,7 @@ from models import node, refusal, weights
 from onnx import helper, numpy_helper
 
 from poet_mcu.errors import InputError, ModelError
-from poet_mcu.frontend.onnx_import import weight_names
+from poet_mcu.frontend.onnx_import import load_model, weight_names
 from poet_mcu.frontend.select import selector
 
 # --- operators --------------------------------------------------------------------------------
@@ -188,6 +188,45 @@ def test_weight_names_are_float_weights_only(tmp_path):
     nodes = [node("Reshape", "x s", "v"), node("Gemm", "v w b", "y")]
     tensors = {"s": np.asarray([1, 6], np.int64), "w": weights(6, 2), "b": weights(2)}
     path = m.save(m.model(nodes, ["N", 2, 3], tensors), tmp_path / "m.onnx")
-    assert weight_names(path) == ("w", "b")
+    assert weight_names(path).every == ("w", "b")
     with pytest.raises(ModelError, match="expected a supported operator, got Acos"):
         weight_names(m.save(m.model([node("Acos", "x", "y")], [1]), path))
+
+
+NUMBERS = [
+    node("Gemm", "x w b", "h", transB=1),
+    node("Mul", "h scale", "m"),
+    node("PRelu", "m slope", "p"),
+    node("Add", "p offset", "y"),
+]
+NUMBER_TENSORS = {
+    "w": weights(3, 2),
+    "b": weights(3),
+    "scale": weights(1),
+    "slope": weights(1, seed=1),
+    "offset": weights(1, 1, seed=2),
+}
+
+
+def test_numbers_of_a_formula_are_trained_by_name_only(tmp_path):
+    """Exporters write 1 / sqrt(d) and the 3 of a hard sigmoid with axes, like a learned factor."""
+    path = m.save(m.model(NUMBERS, [2, 2], NUMBER_TENSORS), tmp_path / "m.onnx")
+    names = weight_names(path)
+    assert names.every == ("w", "b", "scale", "slope", "offset")
+    assert names.numbers == {"scale", "offset"}
+    assert selector([], [], names.every, names.numbers) == {"w", "b", "slope"}
+    assert selector(["scale", "w"], [], names.every, names.numbers) == {"scale", "w"}
+    assert selector([], ["w"], names.every, names.numbers) == {"b", "slope"}
+    # y = a x + b has nothing else to train.
+    assert selector([], [], ["scale"], frozenset({"scale"})) == {"scale"}
+    chosen = selector([], [], names.every, names.numbers)
+    notes = load_model(path, None, chosen.__contains__).report.notes
+    assert "2 numbers in formulas stay as they are: 'offset', 'scale'" in notes
+
+
+def test_a_weight_read_twice_is_said_to_be_one(tmp_path):
+    nodes = [node("Add", "x b", "h"), node("Relu", "h", "r"), node("Add", "r b", "y")]
+    path = m.save(m.model(nodes, [2, 3], {"b": weights(3)}), tmp_path / "m.onnx")
+    (note,) = load_model(path, None, m.every).report.notes
+    assert note.startswith("1 weights are read by several operators, each is trained as one: 'b';")
+    assert load_model(path, None, m.frozen).report.notes == ()

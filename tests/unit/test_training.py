@@ -105,28 +105,46 @@ def test_a_tied_weight_adds_its_gradients(tmp_path: Path) -> None:
     assert training.relative(weights["w"], expected["w"]) <= training.ONE_STEP
 
 
-@pytest.mark.parametrize("shape", ["x + x", "f(x) + g(x)"])
-def test_a_diamond_adds_its_gradients(shape: str, tmp_path: Path) -> None:
-    tensors = {"a": models.weights(4, 4, seed=1), "b": models.weights(4, 4, seed=2)}
-    tensors["c"] = models.weights(4, 4, seed=3)
-    second = "h h" if shape == "x + x" else "p q"
-    nodes = [models.node("Gemm", "x a -", "h", transB=1)]
-    if shape != "x + x":
-        nodes += [
+#: nodes behind h = a x, with what they compute in PyTorch
+DIAMONDS = {
+    "x + x": ([models.node("Add", "h h", "y")], lambda h, _: h + h),
+    "x * x": ([models.node("Mul", "h h", "y")], lambda h, _: h * h),
+    "x * x + x": (
+        [models.node("Mul", "h h", "q"), models.node("Add", "q h", "y")],
+        lambda h, _: h * h + h,
+    ),
+    "x * x used twice": (
+        [models.node("Mul", "h h", "q"), models.node("Mul", "q q", "y")],
+        lambda h, _: h**4,
+    ),
+    "x x^T": (
+        [models.node("Gemm", "h h -", "y", transB=1)],
+        lambda h, _: h @ h.T,
+    ),
+    "f(x) + g(x)": (
+        [
             models.node("Gemm", "h b -", "p", transB=1),
             models.node("Gemm", "h c -", "q", transB=1),
-        ]
-    else:
-        tensors = {"a": tensors["a"]}
-    nodes.append(models.node("Add", second, "y"))
-    made = prepared(models.model(nodes, [3, 4], tensors, y=[3, 4]), tmp_path)
+            models.node("Add", "p q", "y"),
+        ],
+        lambda h, w: h @ w["b"].T + h @ w["c"].T,
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", DIAMONDS)
+def test_a_diamond_adds_its_gradients(shape: str, tmp_path: Path) -> None:
+    """Row B3: where paths meet, gradients add."""
+    behind, function = DIAMONDS[shape]
+    used = {name for node in behind for name in node.input} | {"a"}
+    tensors = {n: models.weights(4, 4, seed=i) for i, n in enumerate("abc", 1) if n in used}
+    nodes = [models.node("Gemm", "x a -", "h", transB=1), *behind]
+    columns = 3 if shape == "x x^T" else 4
+    made = prepared(models.model(nodes, [3, 4], tensors, y=[3, columns]), tmp_path)
     batches, _, weights = run_steps(made, 1, 0.1)
-
-    def forward(x, w):
-        h = x @ w["a"].T
-        return h + h if shape == "x + x" else h @ w["b"].T + h @ w["c"].T
-
-    _, expected = training.train_torch(forward, tensors, batches, 0.1)
+    _, expected = training.train_torch(
+        lambda x, w: function(x @ w["a"].T, w), tensors, batches, 0.1
+    )
     for name, array in weights.items():
         assert training.relative(array, expected[name]) <= training.ONE_STEP, name
 

@@ -12,7 +12,7 @@ static struct {
     uint8_t bytes[POET_BLOCK_BYTES];
 } cache[CACHED];
 static uint32_t cached;
-static bool is_open;
+static bool is_open, flipping;
 
 card_faults card_fault;
 uint32_t card_block_writes, card_operations, card_failures;
@@ -69,11 +69,21 @@ static poet_status operation(void)
         return POET_E_NO_CARD;
     }
     card_operations++;
+    flipping = false;
     if (number == card_fault.fail_at || (card_fault.fail_forever && number > card_fault.fail_at)) {
         card_failures++;
-        return POET_E_IO;
+        flipping = card_fault.flip;
+        return card_fault.flip ? POET_OK : POET_E_IO;
     }
     return POET_OK;
+}
+
+/* Somewhere in the first block of a transfer. */
+static void flip_a_bit(uint8_t *bytes, uint32_t nbytes)
+{
+    const uint32_t most = nbytes < POET_BLOCK_BYTES ? nbytes : POET_BLOCK_BYTES;
+    bytes[card_fault.fail_at * 37u % most] ^= (uint8_t)(1u << (card_fault.fail_at % 8u));
+    flipping = false;
 }
 
 static poet_status card_open(void *state)
@@ -116,6 +126,9 @@ static poet_status card_read(void *state, uint32_t block, void *buffer, uint32_t
         memcpy((uint8_t *)buffer + at, latest(where(block + at / POET_BLOCK_BYTES)),
                left < POET_BLOCK_BYTES ? left : POET_BLOCK_BYTES);
     }
+    if (flipping) {
+        flip_a_bit(buffer, nbytes);
+    }
     return POET_OK;
 }
 
@@ -132,6 +145,9 @@ static poet_status card_write(void *state, uint32_t block, const void *buffer, u
         const uint32_t target = where(block + at / POET_BLOCK_BYTES);
         memcpy(bytes, (const uint8_t *)buffer + at,
                left < POET_BLOCK_BYTES ? left : POET_BLOCK_BYTES);
+        if (flipping) {
+            flip_a_bit(bytes, left);
+        }
         if (card_block_writes == card_fault.cut_at) {
             cut(target, bytes);
             return POET_E_NO_CARD;

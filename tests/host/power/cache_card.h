@@ -29,6 +29,7 @@ typedef struct {
     cut_variant variant;
     uint32_t fail_at;      /* number of the operation that fails */
     bool fail_forever;     /* ... and all after it */
+    bool flip;             /* it does not fail: one bit of its data is turned, and nobody told */
     uint32_t real_blocks;  /* 0, or the capacity behind the one that is claimed: addresses wrap */
     bool write_protected;  /* writes fail */
 } card_faults;

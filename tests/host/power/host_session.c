@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "poet/crc.h"
 #include "poet/link.h"
 #include "poet/port.h"
 #include "poet/trainer.h"
@@ -56,7 +57,7 @@ void poet_port_flush(void)
 
 const poet_bdev *poet_port_bdev(void)
 {
-    return &cache_card;
+    return session_device;
 }
 
 uint32_t poet_port_stack_free_bytes(void)
@@ -200,6 +201,17 @@ uint32_t session_steps(poet_status *card, bool *failed)
     return poet_link_get_u32(&got.payload[64]);
 }
 
+/* As the host tool does: a READ of what lives on the card is not checked by the board. */
+static poet_status check_crc(uint32_t index, const uint8_t *bytes)
+{
+    uint8_t payload[4];
+    put_u32(payload, index);
+    const reply got = session_ask(POET_MSG_TENSOR_CRC, payload, sizeof payload);
+    POET_TRY(got.status);
+    const uint32_t crc = poet_crc32(0u, bytes, poet_the_model.tensors[index].nbytes);
+    return poet_link_get_u32(got.payload) == crc ? POET_OK : POET_E_PAGE_CRC;
+}
+
 static poet_status read_tensor(uint32_t index, uint8_t *bytes)
 {
     const uint32_t nbytes = poet_the_model.tensors[index].nbytes;
@@ -213,7 +225,7 @@ static poet_status read_tensor(uint32_t index, uint8_t *bytes)
         POET_TRY(got.status);
         memcpy(&bytes[at], got.payload, part);
     }
-    return POET_OK;
+    return check_crc(index, bytes);
 }
 
 poet_status session_weights(uint8_t *bytes, uint32_t *nbytes)

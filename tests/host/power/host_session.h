@@ -4,7 +4,9 @@
 #ifndef POET_TESTS_HOST_SESSION_H
 #define POET_TESTS_HOST_SESSION_H
 
-#include "cache_card.h"
+#include <stdbool.h>
+
+#include "poet/bdev.h"
 #include "poet/model.h"
 
 #define SESSION_BYTES 65536u /* most bytes of parameters and state */
@@ -15,6 +17,9 @@ typedef struct {
     uint8_t payload[512];
     uint32_t nbytes;
 } reply;
+
+/* The card of the board; the test's. */
+extern const poet_bdev *const session_device;
 
 /* The board starts, with garbage in its arena. */
 void session_boot(void);

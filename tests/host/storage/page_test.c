@@ -173,6 +173,15 @@ static void scenario_capacity(void)
     config.pages = empty;
     say("empty", poet_page_open(&store));
     config = good;
+    config.slot_block = 7u; /* page 2 ends at 9 */
+    config.slot_blocks = 1u;
+    say("over_slot", poet_page_open(&store));
+    config.slot_block = 9u;
+    say("slot_past_region", poet_page_open(&store));
+    config.region_blocks = 11u;
+    config.slot_block = 0u;
+    say("slot_over_header", poet_page_open(&store));
+    config = good;
     /* A card that says it has all the blocks, and stores the last one over the first. */
     memset(memory, 0xEE, sizeof memory);
     fault_config.kind = POET_FAULT_MISDIRECT;

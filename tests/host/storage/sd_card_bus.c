@@ -66,6 +66,12 @@ void card_bus_reset(uint64_t removal)
     memset(&card_seen, 0, sizeof card_seen);
 }
 
+void card_bus_remove(uint64_t removal)
+{
+    removed = false;
+    remove_at = removal;
+}
+
 void card_disturb(const disturbance *wanted)
 {
     disturb = *wanted;

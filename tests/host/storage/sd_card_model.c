@@ -47,6 +47,7 @@ card_options card_plain(card_kind kind, uint32_t blocks)
     plain.write_error_at = UINT32_MAX;
     plain.program_error_at = UINT32_MAX;
     plain.read_error_at = UINT32_MAX;
+    plain.rot_at = UINT32_MAX;
     plain.remove_at = UINT64_MAX;
     return plain;
 }
@@ -102,6 +103,12 @@ void card_insert(const card_options *options)
     if (opt.start != CARD_OFF) {
         start_interrupted();
     }
+}
+
+void card_change(const card_options *options)
+{
+    opt = *options;
+    card_bus_remove(opt.remove_at);
 }
 
 static void push_delay(void)
@@ -346,6 +353,11 @@ static void command(void)
     }
 }
 
+static uint32_t place_of(uint32_t number)
+{
+    return opt.real_blocks != 0u ? number % opt.real_blocks : number;
+}
+
 static void store_block(void)
 {
     state = multiple ? STATE_AWAIT_TOKEN : STATE_READY;
@@ -362,7 +374,7 @@ static void store_block(void)
         push(0xEBu);
         return;
     }
-    if (block >= opt.blocks || block == opt.write_error_at) {
+    if (block >= opt.blocks || block == opt.write_error_at || opt.write_protected) {
         push(0xEDu);
         return;
     }
@@ -370,7 +382,8 @@ static void store_block(void)
     if (block == opt.program_error_at) {
         status_bits |= 0x04u;
     } else {
-        card_set_medium(block, data);
+        data[BLOCK / 2u] ^= block == opt.rot_at ? 0x10u : 0u;
+        card_set_medium(place_of(block), data);
         card_seen.blocks_written++;
     }
     block++;
@@ -416,6 +429,9 @@ static void take(uint8_t out)
 static void next_read_block(void)
 {
     static const uint8_t erased[BLOCK] = {0u};
+    if (opt.stuck) {
+        return;
+    }
     if (block >= opt.blocks) {
         past_end = true;
         push(0x08u); /* data error token: out of range */
@@ -427,7 +443,7 @@ static void next_read_block(void)
         state = STATE_READY;
         return;
     }
-    const uint8_t *bytes = card_medium(block);
+    const uint8_t *bytes = card_medium(place_of(block));
     push_data(bytes == NULL ? erased : bytes, BLOCK);
     card_seen.blocks_read++;
     block++;

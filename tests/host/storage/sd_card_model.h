@@ -37,6 +37,10 @@ typedef struct {
     uint32_t write_error_at;  /* block whose write gets "write error"; UINT32_MAX: none */
     uint32_t program_error_at; /* block accepted and then lost; told by CMD13 only */
     uint32_t read_error_at;    /* block that comes as an error token */
+    uint32_t rot_at;           /* block whose stored bytes are one bit off; told by nothing */
+    uint32_t real_blocks;      /* 0, or the capacity behind the one that is claimed: it wraps */
+    bool write_protected;      /* every written block gets "write error" */
+    bool stuck;                /* no data token ever comes */
     uint64_t remove_at;        /* number of the byte at which the card is pulled out */
 } card_options;
 
@@ -67,6 +71,8 @@ typedef struct {
 
 /* There is one card and one bus. */
 void card_insert(const card_options *options);
+/* The same card, with power on and in the middle of its work, behaves otherwise from here on. */
+void card_change(const card_options *options);
 void card_disturb(const disturbance *disturb);
 /* The medium; NULL: never written. */
 const uint8_t *card_medium(uint32_t block);
@@ -80,6 +86,7 @@ extern uint64_t card_time_limit_ns;
 /* Between card and bus. */
 extern uint64_t card_byte_ns;
 void card_bus_reset(uint64_t removal);
+void card_bus_remove(uint64_t removal);
 void card_violation(const char *what);
 bool card_is_idle(void);
 uint8_t card_byte(uint8_t out, bool selected, bool removed);

@@ -214,7 +214,9 @@ def test_the_host_reads_what_the_board_wrote(
     found = set()
     for n in range(len(logged.writes)):
         acknowledged = cut(logged, n, tmp_path / "card.img")
-        newest = read_card(tmp_path / "card.img").newest
+        card = read_card(tmp_path / "card.img")
+        assert {slot.state for slot in card.slots} <= {"whole", "empty"}
+        newest = card.newest
         found.add(newest.step if newest else 0)
         assert acknowledged <= (newest.step if newest else 0) <= acknowledged + EVERY
     assert found == set(range(0, STEPS + 1, EVERY))
