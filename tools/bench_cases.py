@@ -12,7 +12,6 @@ from bench_case import Case, Shape, floats, integers, octets
 
 from poet_mcu.ir.graph import Attr, TensorType
 from poet_mcu.ops import activations, elementwise
-from poet_mcu.ops.fused_update import fused_name
 from poet_mcu.ops.operator import Attrs
 from poet_mcu.ops.table import OPERATORS
 
@@ -44,46 +43,24 @@ def conv(
 
 def forms(case: Case) -> list[Case]:
     """The other forms of a case's kernel, with their workspace."""
-    names = OPERATORS[case.op].variants(case.inputs, case.outputs, case.attrs)
+    operator = OPERATORS[case.op]
     return [
-        replace(case, name=f"{case.name}_{v}", attrs={**case.attrs, "variant": v}) for v in names
+        replace(case, name=f"{case.name}_{form}", attrs={**case.attrs, "variant": form})
+        for form in operator.variants(case.inputs, case.outputs, case.attrs)
     ]
 
 
 def general() -> list[Case]:
     """Convolutions for which there are no blocks of their own, in every form."""
-    cases = conv("s2_16x32x16", 1, 16, 16, 32, 3, 2)
-    cases += conv("s2_32x64x8", 1, 32, 8, 64, 3, 2)
-    cases += conv("k5_6x16x12", 1, 6, 12, 16, 5)
-    cases += conv("pws2_16x32x16", 1, 16, 16, 32, 1, 2)
-    return cases + [form for case in cases for form in forms(case)]
-
-
-def joined() -> list[Case]:
-    """Gradients that end in their update, with many bands and with one."""
-    decay: dict[str, Attr] = {"weight_decay": 0.01}
-    rules: dict[str, tuple[int, Attrs]] = {
-        "sgd": (0, {}),
-        "sgd_decay": (0, decay),
-        "momentum": (1, {**decay, "momentum": 0.9, "nesterov": 1}),
-        "adam": (2, {**decay, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "decoupled": 1}),
-        "rmsprop": (1, {**decay, "alpha": 0.99, "eps": 1e-8}),
-    }
     cases: list[Case] = []
-    gradients = conv("c16x32x8", 1, 16, 8, 32, 3)[2:]
-    gradients += [dense(f"fc256x64_n{n}", n, 256, 64)[2] for n in (1, 16)]
-    gradients.append(Case("bias32", "channel_sum", floats((1, 32, 8, 8))))
-    for gradient in gradients:
-        for rule, (states, attrs) in rules.items():
-            case = Case(
-                f"{gradient.name}_{rule}",
-                fused_name(gradient.op, rule),
-                (*gradient.inputs, *gradient.outputs * (1 + states)),
-                {**gradient.attrs, **attrs},
-                low=0.01,
-            )
-            cases += [case, *forms(case)[-1:]]
-    return cases
+    for label, *shape in (
+        ("s2_16x32x16", 1, 16, 16, 32, 3, 2),
+        ("s2_32x64x8", 1, 32, 8, 64, 3, 2),
+        ("k5_6x16x12", 1, 6, 12, 16, 5),
+        ("pws2_16x32x16", 1, 16, 16, 32, 1, 2),
+    ):
+        cases += conv(label, *shape)
+    return cases + [form for case in cases for form in forms(case)]
 
 
 def dense(label: str, n: int, k: int, m: int, rows: int = 1) -> list[Case]:
@@ -337,11 +314,7 @@ def all_cases() -> list[Case]:
     cases += softmaxes("attention16", (4, 16, 16), 2)
     cases += softmaxes("channels8", (2, 8, 32), 1)
     cases += normalizations("n2x16x8", 2, 16, 8)
-    ended = ("c16x32x16_fwd", "fc256x64_n16_fwd", "v1024_add", "s2_16x32x16_fwd_packed_wide")
-    for case in [case for case in cases if case.name in ended]:
-        attrs = {**case.attrs, "ending": "relu"}
-        cases.append(replace(case, name=f"{case.name}_relu", attrs=attrs))
-    return cases + layouts() + losses(16, 32) + updates(1024)[1:] + joined()
+    return cases + layouts() + losses(16, 32) + updates(1024)[1:]
 
 
 def functions(cases: Sequence[Case]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from bench_cases import Case, all_cases
+from bench_joined import ended, joined
 from onnx import TensorProto, helper, numpy_helper
 
 from poet_mcu.frontend.onnx_import import load_model
@@ -83,4 +84,4 @@ def recurrent_cases() -> tuple[Case, ...]:
 
 def every_case() -> list[Case]:
     """All rows of the benchmark."""
-    return [*all_cases(), *recurrent_cases()]
+    return [*all_cases(), *joined(), *ended(), *recurrent_cases()]
