@@ -61,7 +61,7 @@ def test_cross_build_is_clean(tmp_path, target, fused, level):
     assert text < 128 * 1024  # all kernels; a firmware links what it calls
     assert (data, bss) == (0, 0)
     frames = [line.split("\t") for path in tmp_path.glob("*.su") for line in path.open()]
-    # The largest is that of the packed convolution, with its 4 x 4 sums; boards have 2 KiB and more.
+    # The largest is that of the packed convolution and its 4 x 4 sums; boards have 2 KiB and more.
     assert max(int(frame[1]) for frame in frames) <= 640
     assert {frame[2].strip() for frame in frames} <= {"static", "dynamic,bounded"}
 
