@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
 import torch
 import training
@@ -54,7 +55,16 @@ def trained(
     run, work, state = zoo.on_host(folder / "out", zoo.STEPS)
     single = zoo.as_stored(zoo.train_torch(module, work, options), path)
     double = zoo.as_stored(zoo.train_torch(module, work, options, torch.float64), path)
-    return single, double, run, state, training.initializers(path)
+    return single, double, run, state, start_values(path)
+
+
+def start_values(path: Path) -> zoo.Arrays:
+    """The parameters in the file; of equal ones PyTorch stores one, and copies by Identity."""
+    found = dict(training.initializers(path))
+    for node in onnx.load(path).graph.node:
+        if node.op_type == "Identity" and node.input[0] in found:
+            found[node.output[0]] = found[node.input[0]]
+    return found
 
 
 def float_tensors(truth: zoo.Truth) -> list[str]:
