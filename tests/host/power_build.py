@@ -19,8 +19,8 @@ HERE = Path(__file__).with_name("power")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARD = "qemu-lm3s6965evb"
 KERNELS = (
-    "accumulate", "adam", "conv2d", "dense", "fused_update", "math", "momentum", "product", "relu",
-    "rmsprop", "sgd", "softmax_xent",
+    "accumulate", "activations", "adam", "add", "conv2d", "dense", "ended", "fused_update", "math",
+    "momentum", "product", "relu", "rmsprop", "sgd", "softmax_xent",
 )  # fmt: skip
 RUNTIME = ("checkpoint", "crc", "page_store", "status")
 
