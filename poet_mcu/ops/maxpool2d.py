@@ -43,10 +43,11 @@ def _meets_input(size: int, out: int, attrs: Attrs, axis: int) -> bool:
     """Whether each of ``out`` windows has a tap inside the input along ``axis``."""
     kernel, dilation = ints(attrs, "kernel")[axis], ints(attrs, "dilations")[axis]
     stride, begin = ints(attrs, "strides")[axis], ints(attrs, "pads")[axis]
-    # Only windows at the ends can miss: those between begin inside.
-    ends = {0, out - 1} | {i for i in range(out) if not 0 <= i * stride - begin < size}
-    return all(
-        any(0 <= i * stride - begin + k * dilation < size for k in range(kernel)) for i in ends
+    if begin > (kernel - 1) * dilation or (out - 1) * stride - begin >= size:
+        return False  # the first or the last window lies outside
+    # Taps no farther apart than the input is long cannot step over it.
+    return dilation <= size or all(
+        (i * stride - begin) % dilation < size for i in range(min(out, -(-begin // stride)))
     )
 
 
