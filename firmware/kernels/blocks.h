@@ -132,6 +132,7 @@ typedef struct {
     int rows; /* output channels: 1 or 4 */
     int step;
     int left, right; /* the first, the last position lacks a tap */
+    int two;         /* two positions instead of four, the first of which has all its taps */
 } poet_edge_kind;
 
 /* One chain alone. */

@@ -77,9 +77,9 @@ POET_INLINE void plane_block(const row_of_taps *taps, const float *x, float *out
 POET_INLINE void plane_row(const row_of_taps *taps, const float *x, float *out, int32_t columns,
                            int rows, int step)
 {
-    const poet_edge_kind inner = {1, step, 0, 0};
-    const poet_edge_kind right = {1, step, 0, 1};
-    const poet_edge_kind left = {1, step, 1, 0};
+    const poet_edge_kind inner = {1, step, 0, 0, 0};
+    const poet_edge_kind right = {1, step, 0, 1, 0};
+    const poet_edge_kind left = {1, step, 1, 0, 0};
     plane_block(taps, x, out, rows, left);
     int32_t column = 4;
     for (; column < columns - 4; column += 4) {

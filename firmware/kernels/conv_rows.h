@@ -8,13 +8,28 @@
 #include "conv_rectangle.h"
 #if !POET_QUAD_IS_VECTOR
 #include "edge_pairs.h"
+#define EDGE_BY_TWO 1 /* rows whose length leaves two positions over end in half a block */
 #else
+#define EDGE_BY_TWO 0 /* vectors need not be full */
 #include "edge_channels.h"
 #include "edge_vectors.h"
 #endif
 
-/* outs (1 or 4) channels of four neighbouring positions; offsets are those of the first. */
+/* outs (1 or 4) channels of four (or two) neighbouring positions; offsets are those of the first. */
 typedef void edge_function(const rectangle *rect, const group_data *data, int32_t x, int32_t out);
+
+POET_INLINE void edge_store(poet_quad v, float *out, poet_edge_kind kind)
+{
+#if EDGE_BY_TWO
+    if (kind.two != 0) {
+        out[0] = v.a;
+        out[1] = v.b;
+        return;
+    }
+#endif
+    (void)kind;
+    poet_quad_store_adjacent(v, out);
+}
 
 POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32_t x, int32_t out,
                             poet_edge_kind kind)
@@ -29,11 +44,11 @@ POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32
     acc.r3 = (kind.rows == 4) ? poet_quad_of(start_of(data, 3)) : acc.r0;
     edge_run(&acc, &rect->sum, data->x + x, w, kind);
     float *to = data->out + out;
-    poet_quad_store_adjacent(acc.r0, to);
+    edge_store(acc.r0, to, kind);
     if (kind.rows == 4) {
-        poet_quad_store_adjacent(acc.r1, to + plane);
-        poet_quad_store_adjacent(acc.r2, to + 2 * plane);
-        poet_quad_store_adjacent(acc.r3, to + 3 * plane);
+        edge_store(acc.r1, to + plane, kind);
+        edge_store(acc.r2, to + 2 * plane, kind);
+        edge_store(acc.r3, to + 3 * plane, kind);
     }
 }
 
@@ -43,19 +58,30 @@ POET_INLINE void edge_block(const rectangle *rect, const group_data *data, int32
 #define four_channels edge_block
 #endif
 
-#define EDGE_FUNCTION(name, block, outs, step, left, right)                                     \
+#define EDGE_FUNCTION(name, block, outs, step, left, right, two)                                \
     static void name(const rectangle *rect, const group_data *data, int32_t x, int32_t out)     \
     {                                                                                           \
-        const poet_edge_kind kind = {(outs), (step), (left), (right)};                          \
+        const poet_edge_kind kind = {(outs), (step), (left), (right), (two)};                   \
         block(rect, data, x, out, kind);                                                        \
     }
-/* name[2 * left + right] */
+/* name[2 * left + right], and for two positions name[4 + right] */
+#define EDGE_FOURS(name, block, outs, step)                                                     \
+    EDGE_FUNCTION(name##_inner, block, (outs), (step), 0, 0, 0)                                 \
+    EDGE_FUNCTION(name##_right, block, (outs), (step), 0, 1, 0)                                 \
+    EDGE_FUNCTION(name##_left, block, (outs), (step), 1, 0, 0)                                  \
+    EDGE_FUNCTION(name##_both, block, (outs), (step), 1, 1, 0)
+#if EDGE_BY_TWO
 #define EDGE_SET(name, block, outs, step)                                                       \
-    EDGE_FUNCTION(name##_inner, block, (outs), (step), 0, 0)                                    \
-    EDGE_FUNCTION(name##_right, block, (outs), (step), 0, 1)                                    \
-    EDGE_FUNCTION(name##_left, block, (outs), (step), 1, 0)                                     \
-    EDGE_FUNCTION(name##_both, block, (outs), (step), 1, 1)                                     \
+    EDGE_FOURS(name, block, outs, step)                                                         \
+    EDGE_FUNCTION(name##_two_inner, block, (outs), (step), 0, 0, 1)                             \
+    EDGE_FUNCTION(name##_two_right, block, (outs), (step), 0, 1, 1)                             \
+    static edge_function *const name[6] = {name##_inner, name##_right,     name##_left,         \
+                                           name##_both,  name##_two_inner, name##_two_right};
+#else
+#define EDGE_SET(name, block, outs, step)                                                       \
+    EDGE_FOURS(name, block, outs, step)                                                         \
     static edge_function *const name[4] = {name##_inner, name##_right, name##_left, name##_both};
+#endif
 
 #if !POET_SOFT_FLOAT
 EDGE_SET(edge_up, four_channels, 4, 1)
@@ -69,10 +95,10 @@ POET_INLINE void edge_row(const rectangle *rect, const group_data *data, int32_t
                           int lacks_left, int lacks_right, int step)
 {
     const int32_t end = rect->cor->w.targets - 4;
-    const poet_edge_kind inner = {1, step, 0, 0};
-    const poet_edge_kind right = {1, step, 0, 1};
-    const poet_edge_kind left = {1, step, 1, 0};
-    const poet_edge_kind both = {1, step, 1, 1};
+    const poet_edge_kind inner = {1, step, 0, 0, 0};
+    const poet_edge_kind right = {1, step, 0, 1, 0};
+    const poet_edge_kind left = {1, step, 1, 0, 0};
+    const poet_edge_kind both = {1, step, 1, 1, 0};
     for (int32_t column = 0; column <= end;) {
         const int at_left = lacks_left && (column == 0);
         const int at_right = lacks_right && (column == end);

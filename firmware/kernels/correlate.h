@@ -71,8 +71,25 @@ static void run_four(const rectangle *rect, const group_data *group, int32_t x, 
     }
 }
 
-/* The whole rows of a run of rows. The last block of a row may overlap the one before it: what
- * it computes again comes out the same. */
+/* One row in blocks. The last may have two positions, or overlap the one before it: what it
+ * computes again comes out the same. */
+static void run_row(const rectangle *rect, const group_data *group, int32_t x, int32_t out,
+                    int lacks_left, int lacks_right, const direction *way)
+{
+    const int32_t end = rect->cor->w.targets - 4;
+    for (int32_t column = 0; column < end + 4;) {
+        if (EDGE_BY_TWO && (column == end + 2)) {
+            run_four(rect, group, x + column, out + column, 4 + lacks_right, way);
+            return;
+        }
+        const int32_t at = (column < end) ? column : end;
+        const int edge = ((at == 0) ? 2 * lacks_left : 0) + ((at == end) ? lacks_right : 0);
+        run_four(rect, group, x + at, out + at, edge, way);
+        column = at + 4;
+    }
+}
+
+/* The whole rows of a run of rows. */
 static void run_rows(const rectangle *rect, const group_data *group, const direction *way)
 {
     const correlation *cor = rect->cor;
@@ -99,12 +116,7 @@ static void run_rows(const rectangle *rect, const group_data *group, const direc
                 way->row(rect, &data, x, out, lacks_left, lacks_right);
                 continue;
             }
-            for (int32_t column = 0; column <= end;) {
-                const int edge = ((column == 0) ? 2 * lacks_left : 0)
-                                 + ((column == end) ? lacks_right : 0);
-                run_four(rect, &data, x + column, out + column, edge, way);
-                column = ((column < end) && (column + 4 > end)) ? end : column + 4;
-            }
+            run_row(rect, &data, x, out, lacks_left, lacks_right, way);
         }
         data.x += cor->groups * cor->channels * cor->x_plane;
         data.out += cor->groups * cor->outs * cor->out_plane;

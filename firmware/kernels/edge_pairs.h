@@ -8,10 +8,11 @@
 #include "pair.h"
 
 /* The six inputs that four positions under three taps meet, numbered from the left. Input 0 is
- * not read where the first position lacks it, input 5 where the last one does. */
+ * not read where the first position lacks it, input 5 where the last one does. Two positions meet
+ * four inputs, the last of which may be missing. */
 typedef struct {
     poet_pair a, b, c; /* 0 1, 2 3, 4 5; with left missing 1 2, 3 4 and nothing */
-    float alone;       /* with left missing 5; else with right missing 4 */
+    float alone;       /* with left missing 5; else with right missing 4; of two positions' 2 */
 } edge_inputs;
 
 POET_INLINE edge_inputs edge_load(const float *x, const poet_edge_kind *kind)
@@ -19,9 +20,18 @@ POET_INLINE edge_inputs edge_load(const float *x, const poet_edge_kind *kind)
     edge_inputs in;
     const int32_t from = (kind->left != 0) ? 1 : 0;
     in.a = poet_pair_load(x + from);
+    in.alone = 0.0F;
+    if ((kind->two != 0) && (kind->right != 0)) {
+        in.b = in.a;
+        in.c = in.a;
+        in.alone = x[2];
+        return in;
+    }
     in.b = poet_pair_load(x + from + 2);
     in.c = in.b;
-    in.alone = 0.0F;
+    if (kind->two != 0) {
+        return in;
+    }
     if ((kind->left != 0) && (kind->right == 0)) {
         in.alone = x[5];
     } else if ((kind->left == 0) && (kind->right != 0)) {
@@ -47,10 +57,12 @@ POET_INLINE edge_weights edge_weights_at(const float *w)
 POET_INLINE float edge_fma(const edge_inputs *in, int i, const edge_weights *w, int tap, float sum,
                            const poet_edge_kind *kind)
 {
-    if (((i == 0) && (kind->left != 0)) || ((i == 5) && (kind->right != 0))) {
+    const int last = (kind->two != 0) ? 3 : 5;
+    if (((i == 0) && (kind->left != 0)) || ((i == last) && (kind->right != 0))) {
         return sum;
     }
-    if (((i == 5) && (kind->left != 0)) || ((i == 4) && (kind->left == 0) && (kind->right != 0))) {
+    if (((i == last) && (kind->left != 0))
+        || ((i == last - 1) && (kind->left == 0) && (kind->right != 0))) {
         return (tap == 2) ? POET_FMA(in->alone, w->third, sum)
                           : poet_pair_fma_one(w->two, tap, in->alone, sum);
     }
@@ -66,6 +78,9 @@ POET_INLINE poet_quad edge_tap(const edge_inputs *in, const edge_weights *w, int
     const int i = (kind->step > 0) ? tap : 2 - tap; /* the input of the first position */
     sum.a = edge_fma(in, i, w, tap, sum.a, kind);
     sum.b = edge_fma(in, i + 1, w, tap, sum.b, kind);
+    if (kind->two != 0) {
+        return sum;
+    }
     sum.c = edge_fma(in, i + 2, w, tap, sum.c, kind);
     sum.d = edge_fma(in, i + 3, w, tap, sum.d, kind);
     return sum;
