@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -18,9 +19,12 @@ _Tree = dict[str, Any]
 
 
 def load_board(name_or_path: str | Path) -> Board:
-    """The board of that name, alias or TOML file. Raises BoardError with all problems at once."""
+    """The board of that name, alias or file: TOML, or the JSON that ``board_text`` gives.
+
+    Raises BoardError with all problems at once.
+    """
     text = str(name_or_path)
-    if text.endswith(".toml") or isinstance(name_or_path, Path):
+    if text.endswith((".toml", ".json")) or isinstance(name_or_path, Path):
         return _load_file(Path(name_or_path))
     files = {_key(path.stem): path for path in _board_files()}
     wanted = _key(text)
@@ -34,6 +38,12 @@ def load_board(name_or_path: str | Path) -> Board:
         f"board '{text}': expected one of {', '.join(list_boards())} or a .toml file, got an "
         f"unknown board{hint or '; write a board file for it (boards/README.md)'}"
     )
+
+
+def board_text(board: Board) -> str:
+    """The board as one JSON object, with nothing to look up elsewhere."""
+    tree = board.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
 
 def list_boards() -> tuple[str, ...]:
@@ -74,14 +84,20 @@ def _load_file(path: Path) -> Board:
 
 
 def _read(path: Path) -> _Tree:
+    is_json = path.suffix == ".json"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        tree: _Tree = json.loads(text) if is_json else tomllib.loads(text)
     except OSError as error:
         raise BoardError(
             f"{path}: expected a readable board file, got {error.strerror}; check the path"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BoardError(f"{path}: expected TOML, got {error}; correct the file") from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        wanted = "JSON" if is_json else "TOML"
+        raise BoardError(f"{path}: expected {wanted}, got {error}; correct the file") from error
+    if not isinstance(tree, dict):
+        raise BoardError(f"{path}: expected an object with tables, got a {type(tree).__name__}")
+    return tree
 
 
 def _with_parents(path: Path, below: tuple[Path, ...]) -> _Tree:

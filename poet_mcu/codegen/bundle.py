@@ -22,6 +22,8 @@ from poet_mcu.ir.placement import CheckpointSlots
 from poet_mcu.units import BLOCK_BYTES
 
 MANIFEST = "manifest.json"
+#: the board as it was at the build, so that the folder needs no board file
+BOARD_FILE = "board.json"
 CARD_MAGIC = b"POET-MCU CARD\0\0\0"
 CARD_VERSION = 2
 MIN_CARD_BYTES = 8 * 1024 * 1024

@@ -11,8 +11,9 @@ from typing import Any
 import onnx
 
 from poet_mcu import resources, toolchain
+from poet_mcu.board.load import board_text
 from poet_mcu.board.schema import Board
-from poet_mcu.codegen.bundle import digest, new_folder, write_card, write_manifest
+from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_card, write_manifest
 from poet_mcu.codegen.model_view import CodeInput, model_view
 from poet_mcu.codegen.render import render
 from poet_mcu.codegen.views import Banner
@@ -147,6 +148,7 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
             "host_twin": twin,
         }  # fmt: skip
         _write_json(folder / "plan.json", facts)
+        (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
         write_manifest(folder, _manifest(planned, code))
     return Built(out, planned, sizes, facts)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board as BoardFile
-from poet_mcu.codegen.bundle import MANIFEST
+from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
@@ -44,7 +44,7 @@ class BuildFolder:
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
         kept = self.manifest["options"]
-        return prepare(options_from(kept, self.path / "model.onnx", self.board.name))
+        return prepare(options_from(kept, self.path / "model.onnx", str(self.path / BOARD_FILE)))
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -56,7 +56,7 @@ def open_folder(path: Path) -> BuildFolder:
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
-        board = load_board(manifest["board"])
+        board = load_board(path / BOARD_FILE)
         bytes.fromhex(manifest["build_id"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

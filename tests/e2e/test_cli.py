@@ -201,3 +201,25 @@ def test_the_module_runs_too() -> None:
         [sys.executable, "-m", "poet_mcu", "--version"], capture_output=True, check=True
     )
     assert done.stdout.strip()
+
+
+@pytest.mark.qemu
+def test_a_board_file_of_ones_own_is_not_needed_after_the_build(run, model, tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "qemu-m7-sd"\nname = "mine"\n', encoding="utf-8")
+    out = tmp_path / "out"
+    assert run("build", model, "--board", mine, "--batch", 2, "-o", out).code == 0
+    mine.unlink()
+    done = run("validate", out, "--emulate", "--steps", 1, "--json")
+    assert done.code == 0
+    assert json.loads((out / "board.json").read_text(encoding="utf-8"))["name"] == "mine"
+
+
+def test_a_damaged_board_in_a_build_is_named(run, built, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(built, folder)
+    for text in ("", "[1]", '{"name": 3}'):
+        (folder / "board.json").write_text(text, encoding="utf-8")
+        refused = run("validate", folder, "--emulate")
+        assert refused.code == 2
+        assert "board.json" in refused.err
