@@ -239,7 +239,7 @@ bold where it is missed.
 ![Instructions per multiply-add of networks and kernels, with the asked figures and other
 libraries](kernels.svg)
 
-Everything anew, in about {minutes} minutes on two idle cores, the cost tables included:
+Everything anew, the cost tables included:
 
     make bench
 
@@ -278,13 +278,11 @@ SIZES = """## Bytes of code
 Each kernel function linked alone with everything of ours that it calls: code and constants.
 What several kernels share (the blocks of a product, `poet_expf`) is counted in each.
 """
-#: measured once with make bench
-MINUTES = 15
 
 
 def page(figures: Figures) -> str:
     """The text of docs/kernels.md."""
-    parts = [HEAD.format(minutes=MINUTES), NETWORKS, *network_rows(figures), ""]
+    parts = [HEAD, NETWORKS, *network_rows(figures), ""]
     parts += ["Instructions:", "", *count_rows(figures), ""]
     parts += ["## Kernels with an asked figure", "", *asked_rows(figures), ""]
     parts += [PEERS_HEAD, *peer_rows(figures), "", PREDICTION, *prediction_rows(figures), ""]
