@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,16 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def save(path: Path, figures: Mapping[str, Mapping[str, Any]]) -> None:
-    """Rows of cores that were not counted now stay as they are."""
+def save(
+    path: Path, figures: Mapping[str, Mapping[str, Any]], known: Collection[str] | None = None
+) -> None:
+    """Rows that were not counted now stay as they are; with ``known`` all others than those go."""
     kept = load(path)
-    merged = {core: {**kept.get(core, {}), **rows} for core, rows in {**kept, **figures}.items()}
+    both = {core: {**kept.get(core, {}), **rows} for core, rows in {**kept, **figures}.items()}
+    merged = {
+        core: {name: row for name, row in rows.items() if known is None or name in known}
+        for core, rows in both.items()
+    }
     text = json.dumps(merged, indent=1)
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
 

@@ -301,7 +301,8 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """0, or 1 with --check when a kernel needs over 2 % more than committed."""
     options = arguments()
-    cases = [case for case in every_case() if options.only in case.name]
+    every = every_case()
+    cases = [case for case in every if options.only in case.name]
     wanted = [core for core in CORES if options.core is None or core.name in options.core]
     results: dict[str, dict[str, Count]] = {}
     for core in wanted:
@@ -309,10 +310,11 @@ def main() -> int:
         results[core.name] = count(core, cases, plain=not options.check and HARD in core.flags)
         print(table(core, cases, results[core.name]), file=sys.stderr, flush=True)
         if options.update:
-            bench_figures.save(FIGURES, {core.name: rows_of(results[core.name])})
+            names = [case.name for case in every]
+            bench_figures.save(FIGURES, {core.name: rows_of(results[core.name])}, names)
     if options.sizes:
-        names = functions(cases)
-        bench_figures.save(SIZES, {core.name: code_bytes(core, names) for core in wanted})
+        sizes = {core.name: code_bytes(core, functions(cases)) for core in wanted}
+        bench_figures.save(SIZES, sizes, functions(every))
     figures = {core: rows_of(rows) for core, rows in results.items()}
     if options.json:
         print(json.dumps(figures, indent=1))

@@ -17,6 +17,7 @@ from poet_mcu.ops.recurrent import (
     kernel,
     last_of,
     optional,
+    over_steps,
     present,
     sizes_of,
     slope,
@@ -25,6 +26,7 @@ from poet_mcu.ops.recurrent import (
     started,
     state_before,
     steps_cost,
+    weight_gradients,
 )
 
 _SOURCE = "lstm.c"
@@ -118,14 +120,11 @@ class Lstm(Operator):
         name = f"d_{gates.name}"
         first = (gates, cells, inputs[1], *operands)
         dgates, dh, dc = build.emit("lstm_bwd", first, attrs, name)
-        dr = db = dp = None
-        if needs[1]:
-            states = (dgates, y) if h0 is None else (dgates, y, h0)
-            dr = build.emit("recurrent_bwd_r", states, attrs, f"d_{inputs[1].name}")[0]
-        if needed[0] and b is not None:
-            db = build.emit("recurrent_bwd_b", (dgates,), attrs, f"d_{b.name}")[0]
+        wanted = (inputs[1] if needs[1] else None, b if needed[0] else None)
+        dr, db = weight_gradients(build, attrs, over_steps(dgates, y, h0), *wanted)
+        dp = None
         if needed[3] and p is not None:
-            states = (dgates, cells) if c0 is None else (dgates, cells, c0)
+            states = over_steps(dgates, cells, c0)
             dp = build.emit("lstm_bwd_p", states, attrs, f"d_{p.name}")[0]
         found = (db, dh, dc, dp)
         return (dgates, dr, *(d for d, flag in zip(found, given, strict=True) if flag))

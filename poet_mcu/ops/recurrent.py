@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from poet_mcu.errors import ModelError
 from poet_mcu.ir.graph import TensorType, Value
-from poet_mcu.ops.operator import Array, Attrs, Cost, Kernel, Operator, Types, ints
+from poet_mcu.ops.operator import Array, Attrs, Cost, Emitter, Kernel, Operator, Types, ints
 
 SHAPE = "poet_recurrent_shape"
 F32 = npt.NDArray[np.float32]
@@ -174,6 +174,24 @@ def started(sizes: Sizes, given: Array | None) -> F32:
     if given is None:
         return np.zeros(sizes.state.shape, np.float32)
     return np.array(given, np.float32).reshape(sizes.state.shape)
+
+
+def over_steps(dgates: Value, rows: Value, start: Value | None) -> tuple[Value, ...]:
+    """What a gradient summed over steps reads: the state before each, the first one if given."""
+    return (dgates, rows) if start is None else (dgates, rows, start)
+
+
+def weight_gradients(
+    build: Emitter,
+    attrs: Attrs,
+    states: tuple[Value, ...],
+    r: Value | None,
+    b: Value | None,
+) -> tuple[Value | None, Value | None]:
+    """Gradients of the recurrent weights and the biases from ``over_steps``; None: not wanted."""
+    dr = None if r is None else build.emit("recurrent_bwd_r", states, attrs, f"d_{r.name}")[0]
+    db = None if b is None else build.emit("recurrent_bwd_b", states[:1], attrs, f"d_{b.name}")[0]
+    return dr, db
 
 
 def steps_cost(sizes: Sizes, family: str, calls: int) -> Cost:

@@ -15,6 +15,7 @@ from poet_mcu.ops.recurrent import (
     kernel,
     last_of,
     optional,
+    over_steps,
     present,
     sizes_of,
     slope,
@@ -23,6 +24,7 @@ from poet_mcu.ops.recurrent import (
     started,
     state_before,
     steps_cost,
+    weight_gradients,
 )
 
 _SOURCE = "rnn.c"
@@ -86,12 +88,8 @@ class Rnn(Operator):
         operands, there = present((grads[0], *spread(grads[1:], ints(node.attrs, "last"))))
         attrs = {**node.attrs, "given": there}
         dgates, dh = build.emit("rnn_bwd", (y, inputs[1], *operands), attrs, f"d_{y.name}_gates")
-        dr = db = None
-        if needs[1]:
-            states = (dgates, y) if h0 is None else (dgates, y, h0)
-            dr = build.emit("recurrent_bwd_r", states, attrs, f"d_{inputs[1].name}")[0]
-        if needed[0] and b is not None:
-            db = build.emit("recurrent_bwd_b", (dgates,), attrs, f"d_{b.name}")[0]
+        wanted = (inputs[1] if needs[1] else None, b if needed[0] else None)
+        dr, db = weight_gradients(build, attrs, over_steps(dgates, y, h0), *wanted)
         return (dgates, dr, *(d for d, flag in zip((db, dh), given, strict=True) if flag))
 
 

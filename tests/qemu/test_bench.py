@@ -70,6 +70,8 @@ def test_saving_keeps_what_was_not_counted(tmp_path):
     bench_figures.save(path, {"m7": {"a": 1, "b": 2}})
     bench_figures.save(path, {"m7": {"b": 3}, "m3": {"a": 4}})
     assert bench_figures.load(path) == {"m7": {"a": 1, "b": 3}, "m3": {"a": 4}}
+    bench_figures.save(path, {"m7": {"c": 5}}, ["b", "c"])
+    assert bench_figures.load(path) == {"m7": {"b": 3, "c": 5}, "m3": {}}
 
 
 def test_cost_tables_predict_every_network():

@@ -11,8 +11,6 @@
 
 /* RCC, 5.3 */
 #define RCC_CR POET_REGISTER(0x40023800u)
-#define RCC_CR_HSION (1u << 0)
-#define RCC_CR_HSIRDY (1u << 1)
 #define RCC_CR_HSEON (1u << 16)
 #define RCC_CR_HSERDY (1u << 17)
 #define RCC_CR_HSEBYP (1u << 18)
@@ -31,7 +29,6 @@
 #define RCC_CFGR_PPRE1_4 (5u << 10)
 #define RCC_CFGR_PPRE2_2 (4u << 13)
 #define RCC_CFGR_PPRE2_4 (5u << 13)
-#define RCC_APB1RSTR POET_REGISTER(0x40023820u)
 #define RCC_APB2RSTR POET_REGISTER(0x40023824u)
 #define RCC_AHB1ENR POET_REGISTER(0x40023830u)
 #define RCC_AHB1ENR_DMA2 (1u << 22)

@@ -5,12 +5,13 @@
 #include "../stm32f7/sdmmc.h"
 
 enum { PORT_A, PORT_B, PORT_C, PORT_D };
+enum { CARD_IRQ = 49 };
 
 /* SDMMC1. */
 static const poet_sdmmc_config config = {
     .base = 0x40012C00u,
     .enable_bit = 11u,
-    .irq = 49u,
+    .irq = CARD_IRQ,
     .dma_channel = 4u,
     .receive_stream = 3u,
     .transmit_stream = 6u,
@@ -49,6 +50,6 @@ const poet_stm32f7_board poet_stm32f7 = {
                 .receive = {PORT_B, 7u, 7u}},
     .card = {.ops = &poet_sdmmc_ops, .state = &state},
     .bind_card = bind_card,
-    .card_irq = 49u,
+    .card_irq = CARD_IRQ,
     .card_interrupt = card_interrupt,
 };

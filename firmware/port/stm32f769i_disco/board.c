@@ -5,12 +5,13 @@
 #include "../stm32f7/sdmmc.h"
 
 enum { PORT_A, PORT_B, PORT_D = 3, PORT_G = 6, PORT_I = 8 };
+enum { CARD_IRQ = 103 };
 
 /* SDMMC2. */
 static const poet_sdmmc_config config = {
     .base = 0x40011C00u,
     .enable_bit = 7u,
-    .irq = 103u,
+    .irq = CARD_IRQ,
     .dma_channel = 11u,
     .receive_stream = 0u,
     .transmit_stream = 5u,
@@ -49,6 +50,6 @@ const poet_stm32f7_board poet_stm32f7 = {
                 .receive = {PORT_A, 10u, 7u}},
     .card = {.ops = &poet_sdmmc_ops, .state = &state},
     .bind_card = bind_card,
-    .card_irq = 103u,
+    .card_irq = CARD_IRQ,
     .card_interrupt = card_interrupt,
 };
