@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import emulated
 import models
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.plan import plan
 from poet_mcu.pipeline.prepare import prepare
 from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import connect, connect_twin, open_folder
+from poet_mcu.pipeline.target import connect_twin, open_folder
 from poet_mcu.pipeline.validate import Run, batches, run_steps
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
@@ -73,19 +74,8 @@ def run(model: str, board: str, name: str) -> Case:
         options = Options(path, board, batch=batch, lr=LR, **{**switches, "ram_bytes": least})
     out = folder() / f"{model}-{board}-{name}"
     facts = build(options, out).facts
-    opened = open_folder(out)
-    work = batches(opened.prepared(), None, STEPS)
-    with connect(opened, None) as device:
-        on_board = run_steps(Session(device), work)
-    with connect_twin(opened) as device:
-        on_host = run_steps(Session(device), work)
+    on_board, on_host = (emulated.run_folder(out, STEPS, twin=twin) for twin in (False, True))
     return Case(on_board, on_host, facts, path)
-
-
-def same(a: Run, b: Run) -> bool:
-    return a.losses.tobytes() == b.losses.tobytes() and all(
-        a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights
-    )
 
 
 @pytest.mark.parametrize(
@@ -103,8 +93,8 @@ def test_one_answer(board: str, model: str) -> None:
 
 def check_bits(cases: dict[str, Case]) -> None:
     for name, case in cases.items():
-        assert same(case.board, case.twin), f"{name}: emulator and host differ"
-        assert same(case.board, cases["keep-all"].board), f"{name} and keep-all differ"
+        assert emulated.same(case.board, case.twin), f"{name}: emulator and host differ"
+        assert emulated.same(case.board, cases["keep-all"].board), f"{name} and keep-all differ"
 
 
 def check_plans_differ(cases: dict[str, Case]) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import emulated
 import models
 import pytest
 
 from poet_mcu.pipeline import prepare as prepare_module
 from poet_mcu.pipeline.build import build
 from poet_mcu.pipeline.options import Options
-from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import connect, connect_twin, open_folder
-from poet_mcu.pipeline.validate import Run, batches, run_steps
+from poet_mcu.pipeline.validate import Run
 
 pytestmark = pytest.mark.qemu
 
@@ -60,12 +59,7 @@ def network(folder: Path) -> Path:
 
 def trained(options: Options, out: Path) -> tuple[Run, Run, dict[str, object]]:
     built = build(options, out)
-    opened = open_folder(out)
-    work = batches(opened.prepared(), None, STEPS)
-    with connect(opened, None) as board:
-        ours = run_steps(Session(board), work)
-    with connect_twin(opened) as host:
-        twin = run_steps(Session(host), work)
+    ours, twin = (emulated.run_folder(out, STEPS, twin=twin) for twin in (False, True))
     return ours, twin, built.facts
 
 

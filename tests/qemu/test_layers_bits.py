@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import emulated
 import models
 import numpy as np
 import onnx
@@ -15,9 +16,9 @@ from poet_mcu.pipeline.build import build
 from poet_mcu.pipeline.dataset import load_dataset
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import connect, connect_twin, open_folder
+from poet_mcu.pipeline.target import connect, open_folder
 from poet_mcu.pipeline.train import TrainOptions, train
-from poet_mcu.pipeline.validate import Run, batches, run_steps
+from poet_mcu.pipeline.validate import batches
 
 pytestmark = pytest.mark.qemu
 
@@ -78,26 +79,15 @@ def built(folder: Path, board: str, plan: str) -> Path:
     return out
 
 
-def run(out: Path, *, twin: bool) -> Run:
-    opened = open_folder(out)
-    work = batches(opened.prepared(), None, STEPS)
-    with connect_twin(opened) if twin else connect(opened, None) as device:
-        return run_steps(Session(device), work)
-
-
-def same(a: Run, b: Run) -> bool:
-    return a.losses.tobytes() == b.losses.tobytes() and all(
-        a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights
-    )
-
-
 @pytest.mark.parametrize("board", ["qemu-lm3s6965evb", "qemu-m7-sd", "qemu-m55-sd"])
 def test_one_answer(board: str, tmp_path: Path) -> None:
     folders = {plan: built(tmp_path, board, plan) for plan in PLANS}
-    runs = {plan: run(out, twin=False) for plan, out in folders.items()}
-    assert same(runs["keep-all"], run(folders["keep-all"], twin=True))
+    runs = {plan: emulated.run_folder(out, STEPS, twin=False) for plan, out in folders.items()}
+    assert emulated.same(
+        runs["keep-all"], emulated.run_folder(folders["keep-all"], STEPS, twin=True)
+    )
     for plan in PLANS:
-        assert same(runs[plan], runs["keep-all"]), plan
+        assert emulated.same(runs[plan], runs["keep-all"]), plan
     assert len(runs["keep-all"].weights) >= 12
     assert runs["page-all"].facts["page_ins"] > 0
 

@@ -6,6 +6,7 @@ import functools
 import tempfile
 from pathlib import Path
 
+import emulated
 import models
 import numpy as np
 import onnx
@@ -15,8 +16,8 @@ from models import node, weights
 from poet_mcu.pipeline.build import build
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import connect, connect_twin, open_folder
-from poet_mcu.pipeline.validate import Run, batches, run_steps, validate
+from poet_mcu.pipeline.target import connect_twin, open_folder
+from poet_mcu.pipeline.validate import Run, batches, validate
 
 pytestmark = pytest.mark.qemu
 
@@ -86,16 +87,7 @@ def built(board: str, plan: str, accumulate: int = 1, seed: int = 0) -> Path:
 
 
 def run(out: Path, *, twin: bool, steps: int = STEPS) -> Run:
-    opened = open_folder(out)
-    work = batches(opened.prepared(), None, steps)
-    with connect_twin(opened) if twin else connect(opened, None) as device:
-        return run_steps(Session(device), work)
-
-
-def same(a: Run, b: Run) -> bool:
-    return a.losses.tobytes() == b.losses.tobytes() and all(
-        a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights
-    )
+    return emulated.run_folder(out, steps, twin=twin)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +96,9 @@ def same(a: Run, b: Run) -> bool:
 )
 def test_one_answer(board: str) -> None:
     runs = {plan: run(built(board, plan), twin=False) for plan in PLANS}
-    assert same(runs["keep-all"], run(built(board, "keep-all"), twin=True))
+    assert emulated.same(runs["keep-all"], run(built(board, "keep-all"), twin=True))
     for plan in PLANS:
-        assert same(runs[plan], runs["keep-all"]), plan
+        assert emulated.same(runs[plan], runs["keep-all"]), plan
     assert len(runs["keep-all"].weights) == 12
     assert runs["page-all"].facts["page_ins"] > 0
 

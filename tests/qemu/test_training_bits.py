@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import emulated
 import models
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from poet_mcu.pipeline.build import build
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.plan import plan
 from poet_mcu.pipeline.session import Session
-from poet_mcu.pipeline.target import connect, connect_twin, open_folder
-from poet_mcu.pipeline.validate import Run, batches, run_steps
+from poet_mcu.pipeline.target import connect_twin, open_folder
+from poet_mcu.pipeline.validate import Run, batches
 
 pytestmark = pytest.mark.qemu
 
@@ -89,27 +90,16 @@ def run(recipe: str, name: str) -> Case:
     facts = build(
         Options(path, board, batch=2, time_limit_s=LIMIT_S, **chosen, **switches), out
     ).facts
-    opened = open_folder(out)
-    work = batches(opened.prepared(), None, STEPS)
-    with connect(opened, None) as device:
-        on_board = run_steps(Session(device), work)
-    with connect_twin(opened) as device:
-        on_host = run_steps(Session(device), work)
+    on_board, on_host = (emulated.run_folder(out, STEPS, twin=twin) for twin in (False, True))
     return Case(on_board, on_host, facts, out)
-
-
-def same(a: Run, b: Run) -> bool:
-    return a.losses.tobytes() == b.losses.tobytes() and all(
-        a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights
-    )
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_one_answer(recipe: str) -> None:
     cases = {name: run(recipe, name) for name in PLANS}
     for name, case in cases.items():
-        assert same(case.board, case.twin), f"{name}: emulator and host differ"
-        assert same(case.board, cases["keep-all"].board), f"{name} and keep-all differ"
+        assert emulated.same(case.board, case.twin), f"{name}: emulator and host differ"
+        assert emulated.same(case.board, cases["keep-all"].board), f"{name} and keep-all differ"
         for key in ("sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs"):
             assert case.board.facts[key] == case.facts[key] * STEPS, key
         assert case.facts["interpreter_peak_bytes"] == case.facts["peak_bytes"]

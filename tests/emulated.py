@@ -1,0 +1,24 @@
+"""Builds run on the emulator or as the host's twin, and compared to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from poet_mcu.pipeline.session import Session
+from poet_mcu.pipeline.target import connect, connect_twin, open_folder
+from poet_mcu.pipeline.validate import Run, batches, run_steps
+
+
+def run_folder(folder: Path, steps: int, *, twin: bool) -> Run:
+    """``steps`` training steps of the build in ``folder`` over its own made-up batches."""
+    opened = open_folder(folder)
+    work = batches(opened.prepared(), None, steps)
+    with connect_twin(opened) if twin else connect(opened, None) as device:
+        return run_steps(Session(device), work)
+
+
+def same(a: Run, b: Run) -> bool:
+    """Equal losses and weights, to the last bit."""
+    return a.losses.tobytes() == b.losses.tobytes() and all(
+        a.weights[name].tobytes() == b.weights[name].tobytes() for name in a.weights
+    )
