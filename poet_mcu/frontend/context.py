@@ -36,12 +36,14 @@ class Tensor:
     ``sources`` are the stored float tensors the elements come from. ``change`` is '' when the
     bytes are exactly those of the one source (a reshape keeps them), else it says what was done
     to them. ``transposed_from`` is the stored tensor when this one is its 2-D transpose.
+    ``made_by`` is the node that did it, which the board runs when a source is trained.
     """
 
     array: Array
     sources: tuple[str, ...] = ()
     change: str = ""
     transposed_from: Tensor | None = None
+    made_by: onnx.NodeProto | None = None
 
     def changed(self, array: Array, how: str) -> Tensor:
         """The same sources with other elements; ``how`` completes 'got it ...'."""
@@ -107,6 +109,9 @@ class Context:
     notes: list[str] = field(default_factory=list)
     fuse_softmax: bool = True
     fuse_sigmoid: bool = False
+    #: lowers a node whose operands are values; None when the board cannot compute it
+    lower_computed: Callable[[Context, onnx.NodeProto], Value] | None = None
+    _computed: dict[str, Value] = field(default_factory=dict)
     _tracked: set[str] = field(default_factory=set)
     _constants: dict[str, Value] = field(default_factory=dict)
 
@@ -128,7 +133,7 @@ class Context:
         return value
 
     def computed(self, name: str) -> Value:
-        """The value of ``name``, which must be computed on the board (or the input); any type."""
+        """The value of ``name``: the input, computed from it, or trained; any type."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
@@ -137,9 +142,11 @@ class Context:
             found = Active(found.compute())
             self.env[name] = found
         if isinstance(found, Tensor):
+            if found.sources:
+                return self.weight(name, found)
             raise ModelError(
-                f"expected a value that depends on the input, got the constant '{name}'; "
-                "fold it before export"
+                "expected a value that depends on the input or a weight, got the constant "
+                f"'{name}'; fold it before export"
             )
         return found.value
 
@@ -166,11 +173,7 @@ class Context:
         check_float_tensor(name, array)
         trained = self.trained(tensor)
         if tensor.change and trained:
-            raise ModelError(
-                f"expected the trained tensor '{trained[0]}' as it is stored, got it "
-                f"{tensor.change}; fold this into the tensor before export, or freeze it "
-                f"(--freeze '{trained[0]}')"
-            )
+            return self.builder.view(self._recomputed(tensor, trained[0]), array.shape, name)
         if not trained:
             return self._constant(name, tensor, array)
         origin = tensor.sources[0]
@@ -187,6 +190,25 @@ class Context:
                 f"(--freeze '{origin}')"
             )
         return known
+
+    def _recomputed(self, tensor: Tensor, trained: str) -> Value:
+        """``tensor``, which was folded from trained ones, computed from them in every step."""
+        node = tensor.made_by
+        if node is None or self.lower_computed is None:
+            raise ModelError(
+                f"expected the trained tensor '{trained}' as it is stored, got it "
+                f"{tensor.change}; fold this into the tensor before export, or freeze it "
+                f"(--freeze '{trained}')"
+            )
+        name = node.output[0]
+        if name not in self._computed:
+            folded = {key: self.entry(key) for key in (*node.input, name) if key}
+            for key, found in folded.items():
+                if key != name and isinstance(found, Tensor) and self.trained(found):
+                    self.env[key] = Active(self.weight(key, found))
+            self._computed[name] = self.lower_computed(self, node)
+            self.env.update(folded)
+        return self._computed[name]
 
     def fixed(self, name: str, tensor: Tensor) -> Value:
         """A constant that is no weight: no --train ever matches it (running statistics)."""
