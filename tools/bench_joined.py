@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench_cases import Case, common_cases, conv, dense, floats, forms
-
+from poet_mcu.bench.cases import Case, common_cases, conv, dense, floats, forms
 from poet_mcu.ir.graph import Attr
 from poet_mcu.ops.fused_update import fused_name
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from bench_cases import Case, all_cases
 from bench_joined import ended, joined
 from onnx import TensorProto, helper, numpy_helper
 
+from poet_mcu.bench.cases import Case, all_cases
 from poet_mcu.frontend.onnx_import import load_model
 from poet_mcu.ir.graph import Graph, TensorType
 from poet_mcu.training.recipe import Recipe
