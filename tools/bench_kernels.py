@@ -24,10 +24,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
-from bench_recurrent import every_case
 
 from poet_mcu.bench.case import Case
 from poet_mcu.bench.cases import functions
+from poet_mcu.bench.recurrent import every_case
 from poet_mcu.bench.table import ALIGNMENT, ARENA, arena_bytes, calls, repeats_of, rows
 from poet_mcu.toolchain.elf import measure
 

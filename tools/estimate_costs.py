@@ -25,11 +25,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
-from fit_costs import FOLDER, common_names
+from fit_costs import FOLDER
 
 from poet_mcu.bench.case import Case
 from poet_mcu.bench.cases import common_cases
 from poet_mcu.bench.fit import FEATURES, family_table
+from poet_mcu.bench.select import common_names
 
 #: cases of at most so many instructions on their core are logged
 LARGEST = 45_000

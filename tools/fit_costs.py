@@ -17,11 +17,11 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_kernels import FIGURES
-from bench_recurrent import every_case
 
 from poet_mcu.bench.case import Case
-from poet_mcu.bench.cases import common_cases
 from poet_mcu.bench.fit import FEATURES, family_table
+from poet_mcu.bench.recurrent import every_case
+from poet_mcu.bench.select import common_names
 
 FOLDER = Path(__file__).resolve().parents[1] / "boards" / "cost"
 #: core of the benchmark -> table, what it is, measured on the very core of the boards
@@ -33,11 +33,6 @@ TABLES = {
     ],
     "m55": [("cortex_m55", "a Cortex-M55 with MVE vectors", True)],
 }
-
-
-def common_names() -> set[str]:
-    """The cases that count in full."""
-    return {case.name for case in common_cases()}
 
 
 def render(title: str, counts: dict[str, int], cases: list[Case], *, measured: bool) -> str:

@@ -185,7 +185,7 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
     script = ""
     if board.kind != "host":
         script = "linker.ld"
-        text = render("linker.ld.j2", **_linker_fields(board, planned.budget.ram_bytes))
+        text = render("linker.ld.j2", **linker_fields(board, planned.budget.ram_bytes))
         (folder / script).write_text(text, encoding="utf-8", newline="\n")
     fields = toolchain.makefile_fields(
         board, _c_files(board), ["src", "firmware/include"], tool=TOOL, linker_script=script
@@ -194,7 +194,8 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
     (folder / "Makefile").write_text(makefile, encoding="utf-8", newline="\n")
 
 
-def _linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+def linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+    """The fields of templates/linker.ld.j2."""
     apart = board.vectors != board.flash
     return {
         "vectors_origin": f"0x{board.vectors.origin:08x}" if apart else "",
