@@ -17,6 +17,7 @@ from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.cli_card import app as card_app
+from poet_mcu.cli_hil import flash, hil
 from poet_mcu.cli_options import Given, ModelArg, takes_options
 from poet_mcu.cli_planner import (
     OptionalBoardOpt,
@@ -75,6 +76,8 @@ def _note(text: str) -> None:
 
 
 app.add_typer(card_app, name="card")
+for verb in (flash, hil):
+    app.command()(verb)
 
 
 @app.command()

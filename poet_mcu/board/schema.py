@@ -154,6 +154,27 @@ class Emulator(Table):
     source: Source
 
 
+class Flashing(Table):
+    """How firmware comes onto the board; '' and empty where a way does not exist.
+
+    ``pyocd_target``: pyOCD's name of the target. ``openocd``: arguments before the commands, as
+    ``-f board/x.cfg``. ``st_flash``: whether st-flash programs it. ``uf2_family``: the family id of
+    UF2 blocks, ``uf2_board`` the Board-ID in INFO_UF2.TXT of the boot loader's volume.
+    ``console_usb``: 'vid:pid' (hex) of what carries the console, and the probe with it.
+    """
+
+    pyocd_target: str = ""
+    openocd: Strings = ()
+    st_flash: bool = False
+    uf2_family: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    uf2_board: str = ""
+    console_usb: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")], ...],
+        BeforeValidator(_as_tuple),
+    ] = ()
+    source: Source
+
+
 class Board(Table):
     """Everything poet-mcu knows about one board.
 
@@ -193,6 +214,7 @@ class Board(Table):
         CostRow,
     ]
     emulator: Emulator | None = None
+    flash_with: Flashing | None = None
 
     @property
     def flash(self) -> Memory:

@@ -99,19 +99,35 @@ def validate(
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
-        ours, faults = _run_resumed(Session(board), work, checkpoint_every)
-    faults += _counter_faults(build, ours, steps)
+        ours, resumed = _run_resumed(Session(board), work, checkpoint_every)
+    facts, faults = judge(build, prepared, ours, work, progress)
+    faults = [*resumed, *faults]
+    if dump is not None:
+        _dump(dump, prepared, ours)
+    facts |= {"faults": faults, "ok": not faults}
+    facts |= _step_facts(build, prepared, work[0], port is None, progress)
+    return Validation(ours, tuple(faults), facts)
+
+
+def judge(
+    build: BuildFolder,
+    prepared: Prepared,
+    ours: Run,
+    work: list[tuple[Array, Array]],
+    progress: Progress = _quiet,
+) -> tuple[dict[str, Any], list[str]]:
+    """The facts of a run over ``work``, and what is wrong with it.
+
+    Compared: the plan's card bytes, the twin's bits (where there is one), the numpy reference.
+    """
+    faults = _counter_faults(build, ours, len(work))
     different = _twin_faults(build, ours, work, progress)
     faults += different or []
     progress("comparing with the reference")
     worst = _reference_difference(prepared, ours, work)
     faults += _reference_faults(worst)
-    if dump is not None:
-        _dump(dump, prepared, ours)
     equal = None if different is None else not different
-    facts = _facts(build, ours, steps, worst, equal, faults)
-    facts |= _step_facts(build, prepared, work[0], port is None, progress)
-    return Validation(ours, tuple(faults), facts)
+    return _facts(build, ours, len(work), worst, equal, faults), faults
 
 
 def _reference_faults(worst: float) -> list[str]:

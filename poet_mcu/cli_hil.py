@@ -1,0 +1,102 @@
+"""Verbs for people with a board on their desk: ``flash``, ``hil``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from poet_mcu.cli_target import EmulateOpt, JsonOpt, PortOpt, emit_json
+from poet_mcu.errors import InputError
+from poet_mcu.pipeline.flash import flash as run_flash
+from poet_mcu.testing.run import run_suite
+
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+_out = Console(highlight=False, markup=False, soft_wrap=True)
+
+BoardOpt = Annotated[str | None, typer.Option("--board", help="Name, or a board file.")]
+ProbeOpt = Annotated[
+    str | None, typer.Option("--probe", metavar="ID", help="Serial number of the debug probe.")
+]
+
+
+def _note(text: str) -> None:
+    _err.print(text, style="dim")
+
+
+def flash(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by build.")],
+    port: PortOpt = None,
+    probe: ProbeOpt = None,
+    volume: Annotated[
+        Path | None, typer.Option("--volume", metavar="DIR", help="The UF2 boot loader's volume.")
+    ] = None,
+    tool: Annotated[
+        str | None, typer.Option("--tool", help="pyocd, openocd, st-flash or uf2; default: first.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Read the build id back over serial.")
+    ] = True,
+    as_json: JsonOpt = False,
+) -> None:
+    """Program the board with a build, and read the build id back over the serial line."""
+    facts = run_flash(
+        folder, port=port, probe=probe, volume=volume, tool=tool, check=check, progress=_note
+    )
+    if as_json:
+        emit_json(facts)
+        return
+    told = f"answers on {facts['port']}" if facts["checked"] else "was not asked"
+    _out.print(f"{folder}: programmed by {facts['tool']}; build {facts['build_id']} {told}")
+
+
+def hil(
+    board: BoardOpt = None,
+    port: PortOpt = None,
+    emulate: EmulateOpt = False,
+    probe: ProbeOpt = None,
+    rig: Annotated[
+        Path | None, typer.Option("--rig", metavar="FILE", help="TOML file of the boards here.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Report: .md or .json.")
+    ] = None,
+    erase_card: Annotated[
+        bool, typer.Option("--erase-card", help="The card in the board may be overwritten.")
+    ] = False,
+    no_flash: Annotated[
+        bool, typer.Option("--no-flash", help="Flash by yourself when the suite asks for it.")
+    ] = False,
+    soak: Annotated[
+        float, typer.Option("--soak", min=0, metavar="S", help="Seconds of soak test: 3600.")
+    ] = 0.0,
+    only: Annotated[
+        str | None, typer.Option("-k", metavar="WORDS", help="Tests whose name has these.")
+    ] = None,
+) -> None:
+    """Test a board, or its emulator: memory, card, kernels, training, resuming; with a report."""
+    if board is None and rig is None:
+        raise InputError("--board, --rig: expected one of the two, got none")
+    if emulate and port is not None:
+        raise InputError("--port, --emulate: expected one of the two, got both")
+    words: list[str] = []
+    for option, value in (
+        ("--board", board), ("--port", port), ("--probe", probe), ("--rig", rig),
+        ("--hil-report", report), ("-k", only), ("--soak", soak or None),
+    ):  # fmt: skip
+        words += [option, str(_absolute(value))] if value is not None else []
+    for option, given in (
+        ("--emulate", emulate), ("--erase-card", erase_card), ("--no-flash", no_flash),
+    ):  # fmt: skip
+        words += [option] if given else []
+    sys.stderr.flush()
+    run_suite(words)
+    if report is not None:
+        _out.print(f"{report}: written")
+
+
+def _absolute(value: object) -> object:
+    return value.resolve() if isinstance(value, Path) else value
