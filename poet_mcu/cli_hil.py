@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -78,10 +77,7 @@ def hil(
     ] = None,
 ) -> None:
     """Test a board, or its emulator: memory, card, kernels, training, resuming; with a report."""
-    if board is None and rig is None:
-        raise InputError("--board, --rig: expected one of the two, got none")
-    if emulate and port is not None:
-        raise InputError("--port, --emulate: expected one of the two, got both")
+    _one_board(board, rig, port, emulate)
     words: list[str] = []
     for option, value in (
         ("--board", board), ("--port", port), ("--probe", probe), ("--rig", rig),
@@ -92,10 +88,16 @@ def hil(
         ("--emulate", emulate), ("--erase-card", erase_card), ("--no-flash", no_flash),
     ):  # fmt: skip
         words += [option] if given else []
-    sys.stderr.flush()
     run_suite(words)
     if report is not None:
         _out.print(f"{report}: written")
+
+
+def _one_board(board: str | None, rig: Path | None, port: str | None, emulate: bool) -> None:
+    if board is None and rig is None:
+        raise InputError("--board, --rig: expected one of the two, got none")
+    if emulate and port is not None:
+        raise InputError("--port, --emulate: expected one of the two, got both")
 
 
 def _absolute(value: object) -> object:

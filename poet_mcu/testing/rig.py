@@ -77,7 +77,7 @@ def choose(rig: Rig, path: Path, wanted: str | None) -> RigBoard:
 
 def _located(entry: RigBoard, path: Path) -> RigBoard:
     """With the board's file found from the rig's folder."""
-    if not entry.board.endswith(".toml"):
+    if not entry.board.endswith((".toml", ".json")):
         return entry
     return entry.model_copy(update={"board": str(path.parent / entry.board)})
 

@@ -1,0 +1,100 @@
+"""The suite that owners of boards run, here on emulators, and on a fake that is flashed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_board import USB, FakeBoard
+
+#: tests of the suite without the soak
+TESTS = 15
+
+
+def hil(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "poet_mcu", "hil", *map(str, words)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def outcomes(report: dict[str, Any]) -> dict[str, str]:
+    return {name: row["outcome"] for name, row in report["tests"].items()}
+
+
+def passes(folder: Path, *words: object, tests: int = TESTS) -> dict[str, Any]:
+    report = folder / "report.json"
+    done = hil(folder, *words, "--report", report)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert found["ok"]
+    assert outcomes(found) == dict.fromkeys(found["tests"], "passed")
+    assert len(found["tests"]) == tests
+    return found
+
+
+@pytest.mark.qemu
+def test_the_suite_passes_on_the_emulated_cortex_m3_over_a_pty(tmp_path: Path) -> None:
+    found = passes(tmp_path, "--board", "qemu-lm3s6965evb", "--emulate")
+    assert (found["board"], found["where"]) == ("qemu-lm3s6965evb", "emulator")
+    kernels = found["tests"]["selftest: kernels"]["measured"]
+    assert kernels["kernels"] > 100
+    burst = found["tests"]["selftest: card burst"]["measured"]
+    assert burst["write bytes per second"] > 0
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_the_suite_and_a_short_soak_pass_on_the_emulated_cortex_m7(tmp_path: Path) -> None:
+    found = passes(tmp_path, "--board", "qemu-m7-sd", "--emulate", "--soak", 5, tests=TESTS + 1)
+    assert found["tests"]["training: soak"]["measured"]["rounds"] > 1
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBoard]:
+    found = FakeBoard(tmp_path / "fake")
+    found.tool("openocd")
+    monkeypatch.setenv("PATH", f"{found.bin}{os.pathsep}{os.environ['PATH']}")
+    yield found
+    found.end()
+
+
+RIG = """
+schema = 1
+[boards.desk]
+board = "fake-board.json"
+port = "{url}"
+card = "none, 8 MiB of a file"
+erase_card = true
+[boards.other]
+board = "stm32f7"
+"""
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_a_board_on_a_port_is_flashed_twice_and_tested(fake: FakeBoard, tmp_path: Path) -> None:
+    """Rig file, flashing tool, read-back, card that is prepared, reset: all but the silicon."""
+    fake.file(openocd=["-f", "board/fake.cfg"], console_usb=[USB])
+    rig = fake.folder / "rig.toml"
+    rig.write_text(RIG.format(url=fake.url))
+    found = passes(tmp_path, "--rig", rig, "--board", "desk")
+    assert (found["where"], found["card"]) == (fake.url, "none, 8 MiB of a file")
+    assert found["flashed"]
+    assert len(fake.calls()) == 2
+
+
+def test_a_card_is_not_overwritten_unasked(fake: FakeBoard, tmp_path: Path) -> None:
+    board = fake.file(openocd=["-f", "board/fake.cfg"], console_usb=[USB])
+    report = tmp_path / "report.md"
+    words = ("--board", board, "--port", fake.url, "-k", "memory", "--report", report)
+    done = hil(tmp_path, *words)
+    assert done.returncode == 1
+    text = report.read_text()
+    assert "# poet-mcu hil: no board: FAILED" in text
+    assert "fake-board: --erase-card: expected your consent, got none; the suite" in text
+    assert fake.calls() == []
