@@ -1,4 +1,4 @@
-"""Verbs for people with a board on their desk: ``flash``, ``hil``."""
+"""Verbs for people with a board on their desk: ``flash``, ``hil``, ``calibrate``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from poet_mcu.cli_target import EmulateOpt, JsonOpt, PortOpt, emit_json
+from poet_mcu.cli_target import EmulateOpt, JsonOpt, PortOpt, emit_json, where_to
 from poet_mcu.errors import InputError
+from poet_mcu.pipeline.calibrate import CalibrateOptions
+from poet_mcu.pipeline.calibrate import calibrate as run_calibrate
 from poet_mcu.pipeline.flash import flash as run_flash
+from poet_mcu.pipeline.report import card_table, cost_table
 from poet_mcu.testing.run import run_suite
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -102,3 +105,32 @@ def _one_board(board: str | None, rig: Path | None, port: str | None, emulate: b
 
 def _absolute(value: object) -> object:
     return value.resolve() if isinstance(value, Path) else value
+
+
+def calibrate(
+    board: Annotated[str, typer.Option("--board", help="Name, or a board file.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Board file to write.")],
+    port: PortOpt = None,
+    emulate: EmulateOpt = False,
+    probe: ProbeOpt = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Transfers of each size and direction.")
+    ] = 100,
+    erase_card: Annotated[
+        bool, typer.Option("--erase-card", help="The card in the board may be overwritten.")
+    ] = False,
+    no_flash: Annotated[
+        bool, typer.Option("--no-flash", help="The self-test firmware is on the board.")
+    ] = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """Measure kernels and card of a board; write a board file with what was measured."""
+    where = where_to(port, emulate)
+    options = CalibrateOptions(board, where, samples, not no_flash, probe, erase_card)
+    facts = run_calibrate(options, out, _note)
+    if as_json:
+        emit_json(facts)
+        return
+    _out.print(cost_table(facts["families"]))
+    _out.print(card_table(facts["card"]))
+    _out.print(f"{out}: written; every measurement is in {facts['log']}")

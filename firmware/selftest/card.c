@@ -2,6 +2,7 @@
 #include <stdbool.h>
 
 #include "poet/bdev.h"
+#include "poet/crc.h"
 #include "poet/port.h"
 #include "selftest.h"
 
@@ -66,6 +67,15 @@ static void add_time(uint64_t cycles, uint64_t *total, uint64_t *worst)
     *worst = cycles > *worst ? cycles : *worst;
 }
 
+/* As the page store does it, before a write and after a read. */
+static void check_sum(const poet_card_order *order, const uint8_t *buffer,
+                      poet_card_result *result)
+{
+    if ((order->flags & POET_CARD_CHECKSUM) != 0u) {
+        result->checksum ^= poet_crc32(order->block, buffer, order->nbytes);
+    }
+}
+
 static poet_status write_all(const poet_card_order *order, uint8_t *buffer,
                              poet_card_result *result)
 {
@@ -77,6 +87,7 @@ static poet_status write_all(const poet_card_order *order, uint8_t *buffer,
         set_guards(buffer, order->nbytes);
         const uint32_t block = order->block + t * whole_blocks(order->nbytes);
         const uint64_t start = poet_port_cycles();
+        check_sum(order, buffer, result);
         POET_TRY(card->ops->start_write(card->state, block, buffer, order->nbytes));
         POET_TRY(card->ops->wait(card->state));
         if (t + 1u == order->transfers) {
@@ -101,6 +112,7 @@ static poet_status read_all(const poet_card_order *order, uint8_t *buffer,
         const uint64_t start = poet_port_cycles();
         POET_TRY(card->ops->start_read(card->state, block, buffer, order->nbytes));
         POET_TRY(card->ops->wait(card->state));
+        check_sum(order, buffer, result);
         add_time(poet_port_cycles() - start, &result->read_cycles, &result->read_worst);
         result->guard_bytes += changed_guards(buffer, order->nbytes);
         for (uint32_t i = 0u; i < order->nbytes; i++) {

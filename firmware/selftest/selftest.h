@@ -37,6 +37,7 @@ void poet_selftest_memory(uint32_t *words, uint32_t count, poet_memory_result *r
 #define POET_CARD_WRITE 1u
 #define POET_CARD_READ 2u /* and compare with what POET_CARD_WRITE of the same seed writes */
 #define POET_CARD_KEEP 4u /* what was in the blocks is there again afterwards */
+#define POET_CARD_CHECKSUM 8u /* the time has the checksum of a page in it */
 
 /* transfers, one behind the other on the card, of nbytes each, at arena + offset. */
 typedef struct {
@@ -55,6 +56,7 @@ typedef struct {
     uint64_t read_worst;
     uint32_t bad_bytes;
     uint32_t first_bad;   /* counted from the first byte of the first transfer */
+    uint32_t checksum;    /* of all transfers together, with POET_CARD_CHECKSUM */
     uint32_t guard_bytes; /* bytes beside the buffer that a transfer changed */
 } poet_card_result;
 

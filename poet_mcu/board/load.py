@@ -39,6 +39,17 @@ def load_board(name_or_path: str | Path) -> Board:
     )
 
 
+def buildable(board: Board) -> Board:
+    """``board``; BoardError when no firmware can be made for it."""
+    if board.has_firmware:
+        return board
+    known = [name for name in list_boards() if load_board(name).has_firmware]
+    raise BoardError(
+        f"{board.name}: kind: expected a board that firmware is for, got 'planning'; plan and "
+        f"sweep work with it, build works with {', '.join(known)}"
+    )
+
+
 def board_text(board: Board) -> str:
     """The board as one JSON object, with nothing to look up elsewhere."""
     tree = board.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -47,7 +58,7 @@ def board_text(board: Board) -> str:
 
 def list_boards() -> tuple[str, ...]:
     """Names of all boards that poet-mcu brings along, sorted."""
-    return tuple(path.stem for path in _board_files())
+    return tuple(sorted(path.stem for path in _board_files()))
 
 
 def _board_files() -> list[Path]:

@@ -9,7 +9,7 @@ from poet_mcu.errors import DeviceError
 from poet_mcu.link.client import Board
 from poet_mcu.link.protocol import Message, pack_u32, unpack_u32
 
-CARD_WRITE, CARD_READ, CARD_KEEP = 1, 2, 4
+CARD_WRITE, CARD_READ, CARD_KEEP, CARD_CHECKSUM = 1, 2, 4, 8
 #: bytes beside a buffer that the board watches
 GUARD_BYTES = 32
 MODEL = "self-test"

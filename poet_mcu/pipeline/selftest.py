@@ -10,7 +10,7 @@ from poet_mcu import resources, toolchain
 from poet_mcu.bench.case import Case
 from poet_mcu.bench.select import board_cases
 from poet_mcu.bench.table import calls, rows
-from poet_mcu.board.load import board_text
+from poet_mcu.board.load import board_text, buildable
 from poet_mcu.board.schema import Board
 from poet_mcu.cnames import c_string
 from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_blank_card, write_manifest
@@ -75,7 +75,7 @@ def build_selftest(
     ``only``: names of the cases to take; default all that ``board_cases`` gives. Raises BoardError
     for a board that no firmware is for, ToolMissing, CheckFailed when it does not fit the flash.
     """
-    arena = arena_of(board)
+    arena = arena_of(buildable(board))
     cases = tuple(case for case in board_cases(arena) if not only or case.name in only)
     view = SelfTestView(
         TOOL, c_string(board.name), "", arena, board.arena.alignment_bytes,

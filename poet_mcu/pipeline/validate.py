@@ -15,7 +15,7 @@ from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
-from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step
+from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step, traced_step
 from poet_mcu.pipeline.plan import Progress
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.selfcheck import sample_feeds
@@ -105,7 +105,7 @@ def validate(
     if dump is not None:
         _dump(dump, prepared, ours)
     facts |= {"faults": faults, "ok": not faults}
-    facts |= _step_facts(build, prepared, work[0], port is None, progress)
+    facts |= _step_facts(build, prepared, work[0], port, progress)
     return Validation(ours, tuple(faults), facts)
 
 
@@ -141,14 +141,23 @@ def _step_facts(
     build: BuildFolder,
     prepared: Prepared,
     batch: tuple[Array, Array],
-    emulated: bool,
+    port: str | None,
     progress: Progress,
-) -> dict[str, int]:
-    """Multiply-adds of one step; its instructions where an emulator can count them."""
-    facts = {"macs_per_step": macs_of_step(prepared.train)}
-    if emulated and build.board.kind == "emulated":
+) -> dict[str, Any]:
+    """Multiply-adds of one step; its instructions on an emulator; time by operator, predicted too.
+
+    The twin of a board has no time worth a comparison.
+    """
+    facts: dict[str, Any] = {"macs_per_step": macs_of_step(prepared.train)}
+    if port is None and build.board.kind == "emulated":
         progress("counting the instructions of one step")
         facts["instructions_per_step"] = instructions_of_step(build, batch)
+    if port is not None or build.board.kind == "emulated":
+        progress("timing one step by operator")
+        timed = traced_step(build, batch, port)
+        facts["measured_step_s"] = timed.seconds
+        facts["predicted_step_s"] = sum(row["predicted_s"] for row in timed.operators)
+        facts["operators"] = timed.operators
     return facts
 
 
