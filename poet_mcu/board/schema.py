@@ -90,13 +90,14 @@ class Memory(Table):
     """A contiguous range of addresses [origin, origin + size_bytes).
 
     ``parts``, where it is not the same everywhere, follow one another from its first byte to its
-    last.
+    last. ``boot_bytes`` at its start are the port's boot stage, in front of the vector table.
     """
 
     origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
     size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
     source: Source
     parts: Parts = ()
+    boot_bytes: Annotated[int, Field(ge=0, le=65536)] = 0
 
     @property
     def end(self) -> int:
@@ -256,6 +257,11 @@ class Board(Table):
     def vectors(self) -> Memory:
         """Where the core looks for its vector table after a reset: the start of flash, mostly."""
         return self.memory.get("vectors", self.flash)
+
+    @property
+    def vectors_origin(self) -> int:
+        """The address of the vector table."""
+        return self.vectors.origin + self.vectors.boot_bytes
 
     @property
     def sram(self) -> Memory:

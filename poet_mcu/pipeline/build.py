@@ -152,9 +152,7 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
             "host_twin": twin,
             "operators": by_operator(actions),
         }  # fmt: skip
-        _write_json(folder / "plan.json", facts)
-        save_actions(actions, folder)
-        (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
+        _write_facts(folder, facts, actions, board)
         write_manifest(folder, _manifest(planned, code))
     return Built(out, planned, sizes, facts)
 
@@ -174,6 +172,15 @@ def _manifest(planned: Plan, code: CodeInput) -> dict[str, Any]:
 def _write_json(path: Path, facts: dict[str, Any]) -> None:
     text = json.dumps(facts, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def _write_facts(
+    folder: Path, facts: dict[str, Any], actions: list[dict[str, Any]], board: Board
+) -> None:
+    """What later verbs read: the plan, the time of its actions, the board."""
+    _write_json(folder / "plan.json", facts)
+    save_actions(actions, folder)
+    (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
 
 
 def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, str]) -> None:
@@ -206,6 +213,7 @@ def linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
     return {
         "vectors_origin": f"0x{board.vectors.origin:08x}" if apart else "",
         "vectors_bytes": board.vectors.size_bytes,
+        "boot_bytes": board.flash.boot_bytes,
         "flash_origin": f"0x{board.flash.origin:08x}",
         "flash_bytes": board.flash.size_bytes,
         "ram_origin": f"0x{board.sram.origin:08x}",

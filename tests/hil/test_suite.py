@@ -49,8 +49,9 @@ def test_the_suite_passes_on_the_emulated_cortex_m3_over_a_pty(tmp_path: Path) -
 
 @pytest.mark.qemu
 @pytest.mark.slow
-def test_the_suite_and_a_short_soak_pass_on_the_emulated_cortex_m7(tmp_path: Path) -> None:
-    found = passes(tmp_path, "--board", "qemu-m7-sd", "--emulate", "--soak", 5, tests=TESTS + 1)
+@pytest.mark.parametrize("board", ["qemu-m7-sd", "qemu-m0-sd", "qemu-m4-sd", "qemu-m55-sd"])
+def test_the_suite_and_a_short_soak_pass_on_the_other_cores(board: str, tmp_path: Path) -> None:
+    found = passes(tmp_path, "--board", board, "--emulate", "--soak", 5, tests=TESTS + 1)
     assert found["tests"]["training: soak"]["measured"]["rounds"] > 1
 
 
