@@ -41,26 +41,27 @@ class Setting:
     divides by the deviation of few values: the autoencoder, whose narrowest layer has eight units,
     and VGG-16, whose last maps are 2 x 2, need 16 samples, and VGG-16 a smaller rate beside. The 27
     normalizations of MobileNet part by 10 % whatever the batch, so its statistics are frozen.
-    ``adam_lr`` is PyTorch's default but for the two of them: the weights whose gradient is rounding
-    and nothing else walk a rate a step, and these networks feel it in the others' gradients.
+    ``adam`` is the batch normalization with Adam: behind a batch's statistics some gradients are 0
+    but for rounding, their weights walk a rate a step to a side that is chance, and the autoencoder
+    and VGG-16 feel it in the others' gradients.
     """
 
     width: float
     batch: int = 4
     lr: float = 0.01
     batchnorm: str = "auto"
-    adam_lr: float = 0.001
+    adam: str = "auto"
 
 
 SETTINGS = {
     "resnet8": Setting(0.25),
     "ds_cnn": Setting(0.25),
-    "mobilenet": Setting(0.25, batchnorm="frozen"),
-    "autoencoder": Setting(0.25, batch=16, adam_lr=1e-4),
+    "mobilenet": Setting(0.25, batchnorm="frozen", adam="frozen"),
+    "autoencoder": Setting(0.25, batch=16, adam="frozen"),
     "lenet5": Setting(0.5),
     "lenet_like": Setting(1.0),
     "resnet18": Setting(0.0625),
-    "vgg16": Setting(0.0625, batch=16, lr=0.001, adam_lr=1e-4),
+    "vgg16": Setting(0.0625, batch=16, lr=0.001, adam="frozen"),
     "imu_cnn": Setting(0.25),
     "transformer": Setting(0.5),
     "bert_tiny": Setting(0.25),

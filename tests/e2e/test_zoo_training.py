@@ -28,6 +28,8 @@ LIMIT = 1e-4
 NOISE = LIMIT / 10
 #: a gradient this much above its rounding error gives Adam's quotient to a thousandth
 SURE = 1e3
+#: PyTorch's default
+ADAM_LR = 1e-3
 #: these run by default; together they have every kind of layer
 DAILY = {
     "sgd": ("resnet8", "bert_tiny", "lstm"),
@@ -99,7 +101,7 @@ def sure(single: zoo.Truth, double: zoo.Truth, key: str) -> npt.NDArray[np.bool_
 
 
 def check_adam(name: str, setting: zoo.Setting, folder: Path) -> None:
-    setting = replace(setting, lr=setting.adam_lr)
+    setting = replace(setting, lr=ADAM_LR, batchnorm=setting.adam)
     single, double, run, state, _ = trained(name, setting, "adam", folder)
     assert training.relative(run.losses, single.losses) <= LIMIT
     compared = total = 0
