@@ -72,7 +72,7 @@ static void check_sum(const poet_card_order *order, const uint8_t *buffer,
                       poet_card_result *result)
 {
     if ((order->flags & POET_CARD_CHECKSUM) != 0u) {
-        result->checksum ^= poet_crc32(order->block, buffer, order->nbytes);
+        result->checksum = poet_crc32(result->checksum, buffer, order->nbytes);
     }
 }
 
