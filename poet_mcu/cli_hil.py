@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,9 @@ from poet_mcu.pipeline.calibrate import CalibrateOptions
 from poet_mcu.pipeline.calibrate import calibrate as run_calibrate
 from poet_mcu.pipeline.flash import flash as run_flash
 from poet_mcu.pipeline.report import card_table, cost_table
+from poet_mcu.testing.rig import entry_of
 from poet_mcu.testing.run import run_suite
+from poet_mcu.testing.target import Target
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 _out = Console(highlight=False, markup=False, soft_wrap=True)
@@ -80,31 +83,40 @@ def hil(
     ] = None,
 ) -> None:
     """Test a board, or its emulator: memory, card, kernels, training, resuming; with a report."""
-    _one_board(board, rig, port, emulate)
-    words: list[str] = []
-    for option, value in (
-        ("--board", board), ("--port", port), ("--probe", probe), ("--rig", rig),
-        ("--hil-report", report), ("-k", only), ("--soak", soak or None),
-    ):  # fmt: skip
-        words += [option, str(_absolute(value))] if value is not None else []
-    for option, given in (
-        ("--emulate", emulate), ("--erase-card", erase_card), ("--no-flash", no_flash),
-    ):  # fmt: skip
-        words += [option] if given else []
-    run_suite(words)
+    changes = {
+        "port": port, "probe": probe, "emulate": emulate, "by_hand": no_flash,
+        "erase_card": erase_card,
+    }  # fmt: skip
+    _check_board(board, rig, changes)
+    given = {
+        "--board": board, "--port": port, "--probe": probe, "--rig": rig, "--hil-report": report,
+        "-k": only, "--soak": soak or None, "--emulate": emulate, "--erase-card": erase_card,
+        "--no-flash": no_flash,
+    }  # fmt: skip
+    run_suite([word for option, value in given.items() for word in _words(option, value)])
     if report is not None:
         _out.print(f"{report}: written")
 
 
-def _one_board(board: str | None, rig: Path | None, port: str | None, emulate: bool) -> None:
-    if board is None and rig is None:
+def _words(option: str, value: object) -> list[str]:
+    """The option as pytest gets it, in a process with another current folder."""
+    if value in (None, False):
+        return []
+    if value is True:
+        return [option]
+    return [option, str(value.resolve() if isinstance(value, Path) else value)]
+
+
+def _check_board(
+    board: str | None, rig: Path | None, changes: Mapping[str, str | bool | None]
+) -> None:
+    """What is wrong with the options is said here, and not once a test."""
+    entry = entry_of(board, rig, changes)
+    if entry is None:
         raise InputError("--board, --rig: expected one of the two, got none")
-    if emulate and port is not None:
+    if changes["emulate"] and changes["port"]:
         raise InputError("--port, --emulate: expected one of the two, got both")
-
-
-def _absolute(value: object) -> object:
-    return value.resolve() if isinstance(value, Path) else value
+    Target.of(entry).where()
 
 
 def calibrate(

@@ -184,7 +184,8 @@ class Flashing(Table):
     """How firmware comes onto the board; '' and empty where a way does not exist.
 
     ``pyocd_target``: pyOCD's name of the target. ``openocd``: arguments before the commands, as
-    ``-f board/x.cfg``. ``st_flash``: whether st-flash programs it. ``uf2_family``: the family id of
+    ``-f board/x.cfg``. ``st_flash``: whether st-flash programs it. ``under_reset``: connect while
+    the reset line holds the core, which a core that sleeps needs. ``uf2_family``: the family id of
     UF2 blocks, ``uf2_board`` the Board-ID in INFO_UF2.TXT of the boot loader's volume.
     ``console_usb``: 'vid:pid' (hex) of what carries the console, and the probe with it.
     """
@@ -192,6 +193,7 @@ class Flashing(Table):
     pyocd_target: str = ""
     openocd: Strings = ()
     st_flash: bool = False
+    under_reset: bool = False
     uf2_family: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
     uf2_board: str = ""
     console_usb: Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -86,46 +86,45 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         report.write(Path(config.getoption("--hil-report")), int(exitstatus))
 
 
-def _rig(config: pytest.Config) -> Any:
-    """The entry of the rig that the options describe, or None without any of them."""
-    from poet_mcu.testing.rig import RigBoard, choose, load_rig  # noqa: PLC0415 - as above
-
-    board, rig = config.getoption("--board"), config.getoption("--rig")
-    if rig:
-        entry = choose(load_rig(Path(rig)), Path(rig), board)
-    elif board:
-        entry = RigBoard(board=board)
-    else:
-        return None
-    given = {
-        "port": config.getoption("--port") or entry.port,
-        "probe": config.getoption("--probe") or entry.probe,
-        "emulate": config.getoption("--emulate") or entry.emulate,
-        "flash": entry.flash and not config.getoption("--no-flash"),
-        "erase_card": config.getoption("--erase-card") or entry.erase_card,
+def _given(config: pytest.Config) -> dict[str, str | bool | None]:
+    """The keys of a rig's entry that options replace."""
+    return {
+        "port": config.getoption("--port"),
+        "probe": config.getoption("--probe"),
+        "emulate": config.getoption("--emulate"),
+        "by_hand": config.getoption("--no-flash"),
+        "erase_card": config.getoption("--erase-card"),
     }
-    return entry.model_copy(update=given)
 
 
 @pytest.fixture(scope="session")
 def hil_target(pytestconfig: pytest.Config) -> Target:
     """The board that the options choose; without one the test is skipped, or fails when asked."""
     from poet_mcu.errors import PoetError  # noqa: PLC0415 - as above
+    from poet_mcu.testing.rig import entry_of  # noqa: PLC0415 - as above
     from poet_mcu.testing.target import Target  # noqa: PLC0415 - as above
 
-    entry = _rig(pytestconfig)
-    if entry is None:
-        reason = "no board: say --board NAME with --port or --emulate, or --rig FILE"
-        (pytest.fail if pytestconfig.getoption("--require-hil") else pytest.skip)(reason)
+    rig = pytestconfig.getoption("--rig")
     try:
+        entry = entry_of(
+            pytestconfig.getoption("--board"), Path(rig) if rig else None, _given(pytestconfig)
+        )
+        if entry is None:
+            _absent(pytestconfig, "no board: say --board NAME with --port or --emulate, or --rig")
         target = Target.of(entry)
         where = target.where()
     except PoetError as error:
-        (pytest.fail if pytestconfig.getoption("--require-hil") else pytest.skip)(str(error))
+        _absent(pytestconfig, str(error))
     report = _report_of_session()
     if report is not None:
         report.about(target, where)
     return target
+
+
+def _absent(config: pytest.Config, reason: str) -> NoReturn:
+    if config.getoption("--require-hil"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

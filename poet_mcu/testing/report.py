@@ -33,7 +33,7 @@ class Report:
             "where": where,
             "emulated": target.emulated,
             "card": target.rig.card or "not said",
-            "flashed": target.rig.flash and not target.emulated,
+            "flashed": not target.rig.by_hand and not target.emulated,
         }
 
     def add(self, report: pytest.TestReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,16 +19,17 @@ class RigBoard(Table):
     """One board of the rig.
 
     ``board`` is a name for --board or a TOML file beside the rig's. ``port`` '' looks for the
-    console by its USB id, ``probe`` is the serial number of the debug probe. ``flash`` False: what
-    is on the board is used as it is. ``card`` is text for reports. ``power_cycle`` is a command
-    that takes the power away and gives it back; without it the board is reset instead.
+    console by its USB id, ``probe`` is the serial number of the debug probe. With ``by_hand``
+    nothing is flashed: the suite says what it wants on the board, and waits for it. ``card`` is
+    text for reports. ``power_cycle`` is a command that takes the power away and gives it back;
+    without it the board is reset instead.
     """
 
     board: Annotated[str, Field(min_length=1)]
     emulate: bool = False
     port: str = ""
     probe: str = ""
-    flash: bool = True
+    by_hand: bool = False
     tool: Literal["", "pyocd", "openocd", "st-flash", "uf2"] = ""
     volume: str = ""
     card: str = ""
@@ -85,3 +87,16 @@ def _located(entry: RigBoard, path: Path) -> RigBoard:
 def board_of(entry: RigBoard) -> Board:
     """The board file of an entry."""
     return load_board(entry.board)
+
+
+def entry_of(
+    board: str | None, rig: Path | None, changes: Mapping[str, str | bool | None]
+) -> RigBoard | None:
+    """The board that the options describe; ``changes`` are those given. None without any."""
+    if rig is not None:
+        entry = choose(load_rig(rig), rig, board)
+    elif board is not None:
+        entry = RigBoard(board=board)
+    else:
+        return None
+    return entry.model_copy(update={key: value for key, value in changes.items() if value})

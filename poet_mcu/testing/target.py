@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from poet_mcu.board.load import buildable
 from poet_mcu.board.schema import Board as BoardFile
 from poet_mcu.errors import DeviceError, InputError
 from poet_mcu.link.client import Board, open_board
@@ -34,8 +35,13 @@ class Target:
 
     @classmethod
     def of(cls, rig: RigBoard) -> Target:
-        """Raises InputError for what cannot be: no port to be found, a card not to be erased."""
-        target = cls(rig, board_of(rig))
+        """Raises BoardError and InputError for what cannot be tested, or only with more consent."""
+        target = cls(rig, buildable(board_of(rig)))
+        if target.board.kind == "host":
+            raise InputError(
+                f"{target.board.name}: --board: expected a board or an emulator of one, got this "
+                "computer, whose process a reset ends"
+            )
         if target.board.kind == "hardware" and not rig.emulate and not rig.erase_card:
             first = target.board.storage.region_first_block
             raise InputError(
@@ -59,7 +65,7 @@ class Target:
     def boot(self, build: BuildFolder) -> Iterator[Running]:
         """The board with the firmware of ``build`` running, its id checked."""
         port = None if self.emulated else self.where()
-        if port is not None and self.rig.flash:
+        if port is not None and not self.rig.by_hand:
             flash(
                 build.path, port=port, probe=self.rig.probe or None,
                 volume=Path(self.rig.volume) if self.rig.volume else None,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from poet_mcu.board.schema import Flashing
 from poet_mcu.errors import DeviceError, InputError, ToolMissing
+from poet_mcu.toolchain.tools import install_hint
 
 _TIMEOUT_S = 180.0
 _SHOWN_LINES = 12
@@ -42,11 +43,9 @@ def ways(job: Job) -> list[Way]:
     if job.how.pyocd_target:
         found.append(Way("pyocd", _pyocd_missing(job.how.pyocd_target), lambda: _pyocd(job)))
     if job.how.openocd:
-        hint = "sudo apt-get install openocd"
-        found.append(Way("openocd", _program_missing("openocd", hint), lambda: _openocd(job)))
+        found.append(Way("openocd", _program_missing("openocd"), lambda: _openocd(job)))
     if job.how.st_flash:
-        hint = "sudo apt-get install stlink-tools"
-        found.append(Way("st-flash", _program_missing("st-flash", hint), lambda: _st_flash(job)))
+        found.append(Way("st-flash", _program_missing("st-flash"), lambda: _st_flash(job)))
     if job.how.uf2_board:
         found.append(Way("uf2", _uf2_missing(job), lambda: _uf2(job)))
     return found
@@ -76,10 +75,10 @@ def _image(job: Job, suffix: str) -> Path:
     return path
 
 
-def _program_missing(program_name: str, hint: str) -> str:
+def _program_missing(program_name: str) -> str:
     if shutil.which(program_name) is not None:
         return ""
-    return f"expected this program in PATH, got none; run: {hint}"
+    return f"expected this program in PATH, got none; run: {install_hint(program_name)}"
 
 
 def _run(command: Sequence[str]) -> None:
@@ -110,7 +109,8 @@ def _openocd(job: Job) -> None:
 
 
 def _st_flash(job: Job) -> None:
-    command = ["st-flash", "--connect-under-reset", "--reset", "--format", "ihex"]
+    command = ["st-flash", *(["--connect-under-reset"] if job.how.under_reset else [])]
+    command += ["--reset", "--format", "ihex"]
     if job.probe:
         command += ["--serial", job.probe]
     _run([*command, "write", str(_image(job, "hex"))])
@@ -144,7 +144,8 @@ def _pyocd(job: Job) -> None:
             f"pyocd: expected one probe{f' {job.probe}' if job.probe else ''}, got "
             f"{', '.join(shown) or 'none'}; {'choose with --probe' if probes else 'connect one'}"
         )
-    options = {"target_override": job.how.pyocd_target, "connect_mode": "under-reset"}
+    mode = "under-reset" if job.how.under_reset else "halt"
+    options = {"target_override": job.how.pyocd_target, "connect_mode": mode}
     image = str(_image(job, "hex"))
     programmer = importlib.import_module("pyocd.flash.file_programmer").FileProgrammer
     try:

@@ -135,7 +135,7 @@ def test_st_flash_is_taken_where_openocd_is_not_there(
     run: Any, built: Path, fake: FakeBoard, tmp_path: Path
 ) -> None:
     fake.tool("st-flash")
-    folder = as_hardware(built, tmp_path / "b", **OPENOCD, st_flash=True)
+    folder = as_hardware(built, tmp_path / "b", **OPENOCD, st_flash=True, under_reset=True)
     told = run("flash", folder, "--no-check", "--probe", "066A", "--json")
     assert (told.code, told.json["tool"]) == (0, "st-flash")
     (call,) = fake.calls()
@@ -207,7 +207,7 @@ def test_pyocd_comes_first_where_it_knows_the_target(
     pyocd.install(monkeypatch)
     told = run("flash", folder, "--no-check", "--json")
     assert (told.code, told.json["tool"]) == (0, "pyocd")
-    options = {"target_override": "stm32f767zi", "connect_mode": "under-reset"}
+    options = {"target_override": "stm32f767zi", "connect_mode": "halt"}
     assert pyocd.did == [
         {"blocking": False, "unique_id": "066A", "options": options},
         "firmware.hex", "reset", "closed",

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from fake_board import USB, FakeBoard
 
+from poet_mcu.board.load import load_board
+
 #: tests of the suite without the soak
 TESTS = 15
 
@@ -78,7 +80,9 @@ board = "stm32f7"
 
 @pytest.mark.qemu
 @pytest.mark.slow
-def test_a_board_on_a_port_is_flashed_twice_and_tested(fake: FakeBoard, tmp_path: Path) -> None:
+def test_a_board_on_a_port_is_flashed_and_tested_and_measured(
+    fake: FakeBoard, tmp_path: Path, run: Any
+) -> None:
     """Rig file, flashing tool, read-back, card that is prepared, reset: all but the silicon."""
     fake.file(openocd=["-f", "board/fake.cfg"], console_usb=[USB])
     rig = fake.folder / "rig.toml"
@@ -87,15 +91,36 @@ def test_a_board_on_a_port_is_flashed_twice_and_tested(fake: FakeBoard, tmp_path
     assert (found["where"], found["card"]) == (fake.url, "none, 8 MiB of a file")
     assert found["flashed"]
     assert len(fake.calls()) == 2
+    board, mine = fake.folder / "fake-board.json", tmp_path / "mine.toml"
+    words = ("--board", board, "--port", fake.url, "--erase-card", "--samples", 2, "-o", mine)
+    told = run("calibrate", *words, "--json")
+    assert told.code == 0, told.err
+    assert len(fake.calls()) == 3
+    assert "build" in load_board(mine).storage.source
+    assert "instructions" not in load_board(mine).storage.source
 
 
-def test_a_card_is_not_overwritten_unasked(fake: FakeBoard, tmp_path: Path) -> None:
+def test_what_cannot_be_tested_is_said_before_anything_is_built(
+    fake: FakeBoard, tmp_path: Path, run: Any
+) -> None:
     board = fake.file(openocd=["-f", "board/fake.cfg"], console_usb=[USB])
     report = tmp_path / "report.md"
-    words = ("--board", board, "--port", fake.url, "-k", "memory", "--report", report)
-    done = hil(tmp_path, *words)
-    assert done.returncode == 1
-    text = report.read_text()
-    assert "# poet-mcu hil: no board: FAILED" in text
-    assert "fake-board: --erase-card: expected your consent, got none; the suite" in text
+    for words, said in (
+        (
+            ("--board", board, "--port", fake.url),
+            "fake-board: --erase-card: expected your consent, got none; the suite overwrites",
+        ),
+        (("--board", "qemu-m7-ds", "--emulate"), "did you mean 'qemu-m7-sd'"),
+        (("--board", "poet-m4f", "--emulate"), "expected a board that firmware is for"),
+        (("--board", "host", "--emulate"), "got this computer, whose process a reset ends"),
+        ((), "--board, --rig: expected one of the two, got none"),
+        (
+            ("--board", "qemu-m7-sd", "--emulate", "--port", "x"),
+            "expected one of the two, got both",
+        ),
+    ):
+        told = run("hil", *words, "--report", report)
+        assert told.code == 2, words
+        assert said in told.err
     assert fake.calls() == []
+    assert not report.exists()
