@@ -155,9 +155,11 @@ def build(
         emit_json(made.facts)
         return
     _out.print(plan_table(made.facts))
+    worst = made.facts["stack_worst_bytes"]
+    stack = "" if worst is None else f", stack at most {worst} of {made.facts['stack_bytes']} B"
     _out.print(
         f"{out}: firmware.elf, flash {format_bytes(made.sizes.flash_bytes)}, RAM "
-        f"{format_bytes(made.sizes.ram_bytes)} of {format_bytes(made.facts['ram_bytes'])}"
+        f"{format_bytes(made.sizes.ram_bytes)} of {format_bytes(made.facts['ram_bytes'])}{stack}"
     )
 
 
