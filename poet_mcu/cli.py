@@ -47,7 +47,7 @@ from poet_mcu.pipeline.problem_file import export_problem
 from poet_mcu.pipeline.report import plan_table
 from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
 from poet_mcu.pipeline.sweep import sweep as run_sweep
-from poet_mcu.pipeline.train import TrainOptions, TrainProgress
+from poet_mcu.pipeline.train import LOST_CHECKPOINT, TrainOptions, TrainProgress
 from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
 from poet_mcu.report.sweep_page import sweep_table
@@ -242,6 +242,8 @@ def train(
         raise InputError("--resume: expected --card FILE with --emulate, got none; give the card")
     options = TrainOptions(data, test, epochs, lr, seed, save, checkpoint_every, resume, card)
     facts = _train_watched(folder, options, where, serial_kind(serial))
+    if facts.get("newer_checkpoint_damaged"):
+        _err.print(f"warning: {LOST_CHECKPOINT}", markup=False, style="yellow")
     if as_json:
         emit_json(facts)
         return

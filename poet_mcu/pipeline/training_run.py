@@ -34,6 +34,7 @@ class TrainingRun:
     start: int
     losses: dict[int, float] = field(default_factory=dict)
     recoveries: int = 0
+    lost_checkpoint: bool = False  # a recovery found that a newer one than it took may be lost
     _since_progress: int = 0
 
     def run(self, watch: Callable[[int, float], None]) -> None:
@@ -98,6 +99,7 @@ class TrainingRun:
                 continue
             if restored.position != self.position.pack():
                 break
+            self.lost_checkpoint |= restored.damaged
             self._plan()
             return restored.step
         raise error
