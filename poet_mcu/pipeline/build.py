@@ -14,9 +14,9 @@ from poet_mcu import resources, toolchain
 from poet_mcu.board.load import board_text
 from poet_mcu.board.schema import Board
 from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_card, write_manifest
-from poet_mcu.codegen.model_view import CodeInput, model_view
+from poet_mcu.codegen.model_view import CodeInput, model_view, with_build_id
 from poet_mcu.codegen.render import render
-from poet_mcu.codegen.views import Banner
+from poet_mcu.codegen.views import Banner, ModelView
 from poet_mcu.errors import ToolMissing
 from poet_mcu.frontend.model_file import read_model
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
@@ -72,8 +72,7 @@ def runtime_headers(board: Board) -> list[str]:
     return [path.relative_to(root).as_posix() for path in found]
 
 
-def _generated(code: CodeInput) -> dict[str, str]:
-    view = model_view(code)
+def _generated(view: ModelView) -> dict[str, str]:
     return {name: render(f"{name}.j2", v=view) for name in GENERATED}
 
 
@@ -106,12 +105,13 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
 def _with_build_id(code: CodeInput, board: Board) -> tuple[CodeInput, dict[str, str]]:
     """The build id covers every generated and runtime source and the compiler's flags."""
     root = resources.root()
-    parts = {name: text.encode() for name, text in _generated(code).items()}
+    view = model_view(code)
+    parts = {name: text.encode() for name, text in _generated(view).items()}
     for name in (*runtime_sources(board), *runtime_headers(board)):
         parts[name] = (root / name).read_bytes()
     parts["flags"] = " ".join(toolchain.compile_flags(board)).encode()
-    final = replace(code, build_id=digest(parts)[:16])
-    return final, _generated(final)
+    build_id = digest(parts)[:16]
+    return replace(code, build_id=build_id), _generated(with_build_id(view, build_id))
 
 
 def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: bool = False) -> Built:
