@@ -62,7 +62,7 @@ def _fatal(model: onnx.ModelProto) -> str:
     """What onnx's inference never comes back from (its C++ asserts it, or counts up to it)."""
     for info in model.graph.input:
         dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        if math.prod(max(dim, 1) for dim in dims) >= MAX_BYTES:
+        if min(dims, default=0) < 0 or math.prod(max(dim, 1) for dim in dims) >= MAX_BYTES:
             return f"'{info.name}' of shape {dims}"
     for index, node in enumerate(model.graph.node):
         for item in node.attribute:

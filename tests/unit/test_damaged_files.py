@@ -83,6 +83,18 @@ def test_an_input_too_large_is_refused_before_onnx_counts_through_it(tmp_path: P
     assert "2 GiB" in problems[0].message
 
 
+@pytest.mark.parametrize("dim", [-1, -(2**31), -(2**63)])
+def test_a_negative_dimension_is_refused_before_onnx_asserts_there_is_none(
+    dim: int, tmp_path: Path
+) -> None:
+    bounds = {"starts": np.array([0, 0], I64), "ends": np.array([2, 4], I64)}
+    made = m.model([node("Slice", "x starts ends", "y", "cut")], [2, 5], bounds, y=[2, 4])
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = dim
+    problems = check_model(m.save(made, tmp_path / "m.onnx"))
+    assert problems[0].node == "input 'x'"
+    assert f"got {dim}" in problems[0].message
+
+
 # --- problems of the planner ------------------------------------------------------------------
 
 OP = {
