@@ -19,6 +19,8 @@ from poet_mcu.ops.table import OPERATORS
 
 Array = npt.NDArray[np.generic]
 MAX_BYTES = 2**31
+#: most entries of a table that is made element by element, and of a matrix that arrays make
+MOST_POSITIONS, MOST_FACTORS = 2**20, 2**24
 _SPELLED = {DType.F32: "float32", DType.I32: "integer", DType.U8: "boolean"}
 
 
@@ -365,6 +367,15 @@ def check_size(name: str, shape: tuple[int, ...]) -> None:
         raise ModelError(
             f"expected tensors below 2 GiB, got {size_bytes} bytes for '{name}' of shape "
             f"{list(shape)}; use a smaller model or batch"
+        )
+
+
+def check_table(elements: int, most: int = MOST_POSITIONS) -> None:
+    """Raise ModelError for a table that is too large to be made while the model is read."""
+    if elements > most:
+        raise ModelError(
+            f"expected a table of at most {most} elements, got one of {elements}; "
+            "use a smaller model"
         )
 
 

@@ -26,6 +26,10 @@ from poet_mcu.frontend.shapes import inferred_shapes
 from poet_mcu.ir.graph import DType, Graph, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
 
+#: what Python, numpy and onnx raise on numbers that contradict each other. onnx's checker lets many
+#: pass, and each handler would have to ask for all that its operator's page takes for granted.
+_CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
+
 
 class Walk:
     """Lowers a model node by node and collects every problem on the way.
@@ -196,6 +200,12 @@ class Walk:
             pass
         except ModelError as error:
             self._problem(node_label(index, node), str(error), node_op(node))
+        except _CONTRADICTIONS as error:
+            message = (
+                f"expected attributes and operands that fit {node.op_type}, got: "
+                f"{type(error).__name__}: {first_line(error)}; export the model again"
+            )
+            self._problem(node_label(index, node), message, node_op(node))
         else:
             return
         # Go on behind a refused node where its shape is known, to find further problems.
