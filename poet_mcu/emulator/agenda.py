@@ -5,6 +5,15 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class Due:
+    """Something that will be done, unless it is called off."""
+
+    action: Callable[[], None] | None
+    idle: bool
 
 
 class Agenda:
@@ -18,17 +27,24 @@ class Agenda:
         self.now = 0
         self._end = 0
         self._order = itertools.count()
-        self._due: list[tuple[int, int, bool, Callable[[], None]]] = []
+        self._due: list[tuple[int, int, Due]] = []
         self._busy = 0
 
-    def after(self, cycles: float, action: Callable[[], None], *, idle: bool = False) -> None:
+    def after(self, cycles: float, action: Callable[[], None], *, idle: bool = False) -> Due:
         """Run ``action`` when ``cycles`` have passed, one at least.
 
         ``idle``: it belongs to a machine that waits for the host, and is no work under way.
         """
-        entry = (self.now + max(1, round(cycles)), next(self._order), idle, action)
-        heapq.heappush(self._due, entry)
+        due = Due(action, idle)
+        heapq.heappush(self._due, (self.now + max(1, round(cycles)), next(self._order), due))
         self._busy += not idle
+        return due
+
+    def call_off(self, due: Due | None) -> None:
+        """``due`` will not be done."""
+        if due is not None and due.action is not None:
+            due.action = None
+            self._busy -= not due.idle
 
     @property
     def idle(self) -> bool:
@@ -37,6 +53,8 @@ class Agenda:
 
     def next_due(self) -> int | None:
         """When the next action is due; None when nothing is."""
+        while self._due and self._due[0][2].action is None:
+            heapq.heappop(self._due)
         return self._due[0][0] if self._due else None
 
     def begin(self, cycles: int) -> None:
@@ -55,8 +73,11 @@ class Agenda:
     def move_to(self, moment: int) -> None:
         """Let time pass until ``moment``."""
         while self._due and self._due[0][0] <= moment:
-            at, _, idle, action = heapq.heappop(self._due)
-            self._busy -= not idle
+            at, _, due = heapq.heappop(self._due)
+            if due.action is None:
+                continue
+            action, due.action = due.action, None
+            self._busy -= not due.idle
             self.now = max(self.now, at)
             action()
         self.now = max(self.now, moment)

@@ -36,7 +36,7 @@ _BASIC = (
     UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_R12, UC_ARM_REG_LR,
     UC_ARM_REG_PC, UC_ARM_REG_XPSR,
 )  # fmt: skip
-_FLOATS = tuple(UC_ARM_REG_S0 + n for n in range(16))
+_FLOATS = (*(UC_ARM_REG_S0 + n for n in range(16)), UC_ARM_REG_FPSCR)
 _BASIC_BYTES, _FULL_BYTES = 32, 104
 _ALIGNED = 1 << 9  # of the stacked xPSR: a word was left out to align the stack
 _THUMB = 1 << 24
@@ -54,6 +54,7 @@ class Exceptions:
         self._pending: set[int] = set()
         self._enabled: set[int] = set()
         self._active: list[int] = []
+        self._watched: tuple[int, ...] = ()
         self._lines: dict[int, Callable[[], bool]] = {}
         self.vectors: Callable[[], int] = lambda: 0
         self.priority_byte: Callable[[int], int] = _highest
@@ -81,10 +82,9 @@ class Exceptions:
     def set_bits(self, bank: int, word: int, value: int) -> None:
         """Write one of the first four."""
         numbers = {IRQ0 + 32 * word + n for n in range(32) if value >> n & 1}
-        if bank == 0x100:
-            self._enabled |= numbers
-        elif bank == 0x180:
-            self._enabled -= numbers
+        if bank in {0x100, 0x180}:
+            self._enabled = self._enabled | numbers if bank == 0x100 else self._enabled - numbers
+            self._watched = tuple(sorted(self._enabled & self._lines.keys()))
         elif bank == 0x200:
             self._pending |= numbers
         else:
@@ -158,16 +158,15 @@ class Exceptions:
         words = struct.unpack("<8I", uc.mem_read(stack, _BASIC_BYTES))
         if full:
             floats = struct.unpack("<17I", uc.mem_read(stack + _BASIC_BYTES, 68))
-            for register, value in zip((*_FLOATS, UC_ARM_REG_FPSCR), floats, strict=True):
-                uc.reg_write(register, value)
-        for register, value in zip(_BASIC, words, strict=True):
-            uc.reg_write(register, value & ~_ALIGNED if register == UC_ARM_REG_XPSR else value)
+            uc.reg_write_batch(list(zip(_FLOATS, floats, strict=True)))
+        uc.reg_write_batch(list(zip(_BASIC, (*words[:7], words[7] & ~_ALIGNED), strict=True)))
         stack += _FULL_BYTES if full else _BASIC_BYTES
         uc.reg_write(UC_ARM_REG_SP, stack + (4 if words[7] & _ALIGNED else 0))
 
     def _sample(self) -> None:
-        for number, line in self._lines.items():
-            if number not in self._pending and number not in self._active and line():
+        """Lines of enabled interrupts; of others nothing is to be seen but in ISPR."""
+        for number in self._watched:
+            if number not in self._pending and number not in self._active and self._lines[number]():
                 self._pending.add(number)
 
     def _can_run(self, number: int) -> bool:
@@ -196,12 +195,11 @@ class Exceptions:
         full = self._fpu_on()
         before = int(uc.reg_read(UC_ARM_REG_SP))
         stack = (before - (_FULL_BYTES if full else _BASIC_BYTES)) & ~7
-        words = [int(uc.reg_read(register)) for register in _BASIC]
+        words = list(uc.reg_read_batch(_BASIC))
         words[7] |= _ALIGNED if before & 4 else 0
         frame = struct.pack("<8I", *words)
         if full:
-            floats = [int(uc.reg_read(r)) for r in (*_FLOATS, UC_ARM_REG_FPSCR)]
-            frame += struct.pack("<18I", *floats, 0)
+            frame += struct.pack("<18I", *uc.reg_read_batch(_FLOATS), 0)
         try:
             uc.mem_write(stack, frame)
         except UcError as error:

@@ -30,6 +30,8 @@ _DETECT = ("C", 13)  # low: a card is in the slot
 _CONSOLE = {"TX": "PA9", "RX": "PB7"}
 _USART_FUNCTION = 7
 _USART1, _SDMMC1 = 37, 49
+#: bits of RCC_APB2RSTR
+_SDMMC1_RESET, _USART1_RESET = (0x24, 11), (0x24, 4)
 #: quanta from one look at the host's line to the next
 _STEPS_TO_POLL = 32
 _DMA2 = (56, 57, 58, 59, 60, 68, 69, 70)
@@ -52,6 +54,7 @@ class Machine:
         trace: Path | None = None,
     ) -> None:
         self._line = line
+        self._was_busy = False
         agenda = Agenda()
         self.trace = Trace(agenda, trace)
         uc, self._image = new_cpu(firmware)
@@ -71,6 +74,7 @@ class Machine:
             agenda, self.rcc, pins, dma, self.card, self.trace, _CARD_PINS, _CARD_FUNCTION
         )
         self.usart = Usart(agenda, self.rcc, pins, line, _CONSOLE, _USART_FUNCTION)
+        self.rcc.on_reset = {_SDMMC1_RESET: self.sdmmc.reset, _USART1_RESET: self.usart.reset}
         self._connect(exceptions, dma)
         bus = self._bus(power, flash, ports, dma, Dwt(agenda, lambda: self._scs.tracing))
         around = self._around(memory)
@@ -84,7 +88,19 @@ class Machine:
         while True:
             self.usart.poll()
             for _ in range(_STEPS_TO_POLL):
-                self.core.step()
+                self.step()
+
+    def step(self) -> None:
+        """One step of the core; a trace notes where it is while data moves or the card programs."""
+        self.core.step()
+        if not self.trace.on:
+            return
+        busy = self.card.busy()
+        if self.sdmmc.moving or busy:
+            self.trace.places.add(self.core.pc)
+        elif self._was_busy:
+            self.trace.moved("programmed", block=self.card.first)
+        self._was_busy = busy
 
     def _around(self, memory: Memory) -> Surroundings:
         return Surroundings(
@@ -115,6 +131,7 @@ class Machine:
             *((f"GPIO{letter}", port) for letter, port in ports.items()),
         ):  # fmt: skip
             bus.add(peripheral, lambda name=name: self.rcc.require(name))  # type: ignore[misc]
+        self.rcc.on_change.append(bus.clocks_changed)
         return bus
 
 

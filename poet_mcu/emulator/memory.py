@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unicorn import UC_HOOK_MEM_READ, UC_HOOK_MEM_WRITE, Uc
+from unicorn.unicorn_const import UC_MEM_WRITE
 
 from poet_mcu.emulator.fault import MachineFault
 
@@ -53,7 +54,8 @@ class Memory:
         self._uc = uc
         self._behind = bytearray(_CACHED.size)
         self._cached = False
-        self._stale: set[int] = set()
+        self._stale: dict[int, int] = {}  # line -> bytes that DMA wrote and the core not since
+        self._written: set[int] = set()  # stale lines that the core has written to
         self._hook: int | None = None
         self._fault: MachineFault | None = None
         # An installed hook keeps the translated code on the path where later hooks are seen too.
@@ -77,8 +79,14 @@ class Memory:
     def clean(self, address: int) -> None:
         """The line at ``address`` goes to memory."""
         line = address & ~(LINE - 1)
-        if self._holds(line):
-            self._put_behind(line, bytes(self._uc.mem_read(line, LINE)))
+        if not self._holds(line) or (line in self._stale and line not in self._written):
+            return
+        if line in self._stale:
+            raise MachineFault(
+                f"d-cache: {line:#010x}: expected a line to be cleaned that agrees with memory or "
+                "is whole, got one that DMA has written to since; invalidate after the transfer"
+            )
+        self._put_behind(line, bytes(self._uc.mem_read(line, LINE)))
 
     def invalidate(self, address: int) -> None:
         """The line at ``address`` is dropped. Raises MachineFault when it was dirty and whole."""
@@ -86,8 +94,8 @@ class Memory:
         if not self._holds(line):
             return
         self._uc.mem_write(line, bytes(self._at(line, LINE)))
-        if line in self._stale:
-            self._stale.discard(line)
+        self._written.discard(line)
+        if self._stale.pop(line, 0):
             self._watch()
 
     def dma_write(self, user: str, address: int, data: bytes) -> None:
@@ -99,13 +107,15 @@ class Memory:
                 self._put_behind(address, data)
             return
         for line in range(address & ~(LINE - 1), address + len(data), LINE):
-            if line not in self._stale and self._dirty(line):
+            if self._dirty(line):
                 raise MachineFault(
                     f"d-cache: {line:#010x}: expected {user} to write where the cache holds "
                     "nothing dirty, got a dirty line, whose eviction would destroy the data; "
                     "invalidate before the transfer"
                 )
-            self._stale.add(line)
+            first, last = max(line, address), min(line + LINE, address + len(data))
+            fresh = ((1 << last - first) - 1) << first - line
+            self._stale[line] = self._stale.get(line, 0) | fresh
         self._put_behind(address, data)
         self._watch()
 
@@ -142,7 +152,11 @@ class Memory:
         return self._cached and _CACHED.start <= line < _CACHED.end
 
     def _dirty(self, line: int) -> bool:
-        return self._holds(line) and self._at(line, LINE) != self._uc.mem_read(line, LINE)
+        if not self._holds(line):
+            return False
+        if line in self._stale:
+            return line in self._written
+        return bytes(self._at(line, LINE)) != bytes(self._uc.mem_read(line, LINE))
 
     def _at(self, address: int, nbytes: int) -> bytearray:
         at = address - _CACHED.start
@@ -165,15 +179,26 @@ class Memory:
     def _touched(
         self, uc: Uc, kind: int, address: int, size: int, value: int, data: object
     ) -> None:
-        lines = {address & ~(LINE - 1), (address + size - 1) & ~(LINE - 1)}
-        found = sorted(lines & self._stale)
-        if found and self._fault is None:
-            self._fault = MachineFault(
-                f"d-cache: {found[0]:#010x}: expected the core to use this line after it was "
-                f"invalidated, got an access to {address:#010x} while the cache holds what stood "
-                "there before DMA wrote; invalidate after the transfer"
-            )
-            uc.emu_stop()
+        """The core has loaded from, or stored to, the range of stale lines."""
+        for line in {
+            address & ~(LINE - 1),
+            (address + size - 1) & ~(LINE - 1),
+        } & self._stale.keys():
+            first, last = max(line, address), min(line + LINE, address + size)
+            these = ((1 << last - first) - 1) << first - line
+            if kind == UC_MEM_WRITE:
+                self._written.add(line)
+                self._stale[line] &= ~these
+                if not self._stale[line]:  # wholly the core's: dirty, and nothing stale about it
+                    del self._stale[line]
+                    self._written.discard(line)
+            elif self._stale[line] & these and self._fault is None:
+                self._fault = MachineFault(
+                    f"d-cache: {line:#010x}: expected the core to read this line after it was "
+                    f"invalidated, got a read of {address:#010x} while the cache holds what stood "
+                    "there before DMA wrote; invalidate after the transfer"
+                )
+                uc.emu_stop()
 
 
 def _never(*_: object) -> None:

@@ -28,6 +28,11 @@ class Peripheral:
     def __init__(self) -> None:
         self.values = {offset: self.reset_values.get(offset, 0) for offset in self.names}
 
+    def reset(self) -> None:
+        """Every register as after a reset."""
+        for offset in self.names:
+            self.values[offset] = self.reset_values.get(offset, 0)
+
     def read(self, offset: int) -> int:
         """The register's value, with its side effects."""
         return self.values[offset]
@@ -55,18 +60,26 @@ class Peripheral:
 
 
 class Bus:
-    """Word accesses of the core to the peripherals."""
+    """Accesses of the core to the peripherals; what was found once is found fast again."""
 
     def __init__(self) -> None:
         self._by_page: dict[int, tuple[Peripheral, Callable[[], None]]] = {}
+        self._words: dict[int, tuple[Peripheral, int]] = {}
 
     def add(self, peripheral: Peripheral, clocked: Callable[[], None]) -> None:
         """``clocked`` raises MachineFault unless the peripheral's clock runs."""
         for at in range(peripheral.base, peripheral.base + peripheral.size, _PAGE):
             self._by_page[at // _PAGE] = peripheral, clocked
 
+    def clocks_changed(self) -> None:
+        """Which peripherals are clocked may have changed."""
+        self._words.clear()
+
     def read(self, address: int, size: int) -> int:
         """A load of ``size`` bytes."""
+        if size == 4:
+            peripheral, offset = self._words.get(address) or self._find(address, size)
+            return peripheral.read(offset)
         peripheral, offset = self._find(address, size)
         shift = address % 4 * 8
         return peripheral.read(offset) >> shift & ((1 << size * 8) - 1)
@@ -80,6 +93,8 @@ class Bus:
         peripheral.write(offset, value)
 
     def _find(self, address: int, size: int) -> tuple[Peripheral, int]:
+        if size == 4 and address in self._words:
+            return self._words[address]
         found = self._by_page.get(address // _PAGE)
         if found is None:
             raise MachineFault(
@@ -93,4 +108,6 @@ class Bus:
             raise peripheral.fault(
                 offset, f"expected a word access, got {size} bytes at {address:#010x}; use a word"
             )
+        if size == 4:
+            self._words[address] = peripheral, offset
         return peripheral, offset

@@ -81,6 +81,16 @@ class Sdmmc(Peripheral):
         self._data = DataPath(agenda, self, self._clock, dma, card, trace)
         dma.ports[self.name] = lambda address: FIFO <= address - self.base < FIFO + 64
 
+    def reset(self) -> None:
+        super().reset()
+        self._data.abort()
+        self._clock.changed()
+
+    @property
+    def moving(self) -> bool:
+        """Whether a data transfer is armed or under way."""
+        return self._data.active
+
     def interrupt(self) -> bool:
         """Whether its interrupt line is high."""
         return bool(self._data.status() & self.values[MASK])

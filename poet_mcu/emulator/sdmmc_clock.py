@@ -36,10 +36,6 @@ class CardClock:
         """Clocks of the card in cycles of HCLK."""
         return clocks / self._hertz() * self._rcc.hclk()
 
-    def hclk_cycles(self, seconds: float) -> float:
-        """Seconds in cycles of HCLK."""
-        return self._rcc.cycles(seconds)
-
     def byte_clocks(self) -> int:
         """Clocks that a byte takes on the data lines."""
         return 2 if self.wide() else 8

@@ -6,7 +6,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 
-from poet_mcu.emulator.agenda import Agenda
+from poet_mcu.emulator.agenda import Agenda, Due
 from poet_mcu.emulator.dma import MEMORY_TO_PERIPHERAL, PERIPHERAL_TO_MEMORY, Dma, Stream
 from poet_mcu.emulator.registers import Peripheral
 from poet_mcu.emulator.sdcard import BLOCK, Block, SdCard
@@ -47,8 +47,10 @@ class _Transfer:
     block: Block | None = None
     at: int = 0
     got: bytearray = field(default_factory=bytearray)
-    patience: int = 0
+    timer: Due | None = None
     requested: int = 0
+    heard: bool = False
+    began: int = 0
 
 
 class DataPath:
@@ -93,11 +95,21 @@ class DataPath:
         self._fresh |= 1 if offset == DTIMER else 2
 
     def read_command_taken(self) -> None:
-        """A command has come to the card; if it made it send, the first block is on its way."""
+        """A command has come to the card; if it made it send, the first block is on its way.
+
+        The card of the model is the fastest one: its data comes right behind its answer.
+        """
         if self._card.sending and not self._coming:
             self._coming = True
-            delay = self._clock.hclk_cycles(self._card.access_s())
-            self._agenda.after(self._clock.cycles(SHORT_CLOCKS) + delay, self._card_sends)
+            self._agenda.after(self._clock.cycles(SHORT_CLOCKS), self._card_sends)
+
+    def abort(self) -> None:
+        """The peripheral is reset: nothing is under way any more."""
+        if self._transfer is not None:
+            self._agenda.call_off(self._transfer.timer)
+        self._transfer = None
+        self._fifo.clear()
+        self._fresh = 0
 
     def pop(self) -> int:
         """A load of the FIFO."""
@@ -130,7 +142,9 @@ class DataPath:
         self._fresh = 0
         self._bank.values[DCTRL], self._bank.values[DCOUNT] = value, length
         self._fifo.clear()
-        self._transfer = transfer = _Transfer(receive=bool(value & 2), left=length)
+        self._transfer = transfer = _Transfer(
+            receive=bool(value & 2), left=length, began=self._agenda.now
+        )
         self._bank.values[STA] |= RXACT if transfer.receive else TXACT
         self._await(transfer)
         if transfer.receive:
@@ -145,14 +159,9 @@ class DataPath:
 
     def _await(self, transfer: _Transfer) -> None:
         """DTIMER runs from here (RM0385 35.4.2: Wait_R and Busy)."""
-        transfer.patience += 1
-        patience = transfer.patience
-
-        def timed_out() -> None:
-            if self._transfer is transfer and transfer.patience == patience:
-                self._end_data(DTIMEOUT)
-
-        self._agenda.after(self._clock.cycles(self._bank.values[DTIMER]), timed_out)
+        self._agenda.call_off(transfer.timer)
+        clocks = self._clock.cycles(self._bank.values[DTIMER])
+        transfer.timer = self._agenda.after(clocks, lambda: self._end_data(DTIMEOUT))
 
     def _end_data(self, flag: int) -> None:
         """The data path goes idle."""
@@ -160,10 +169,15 @@ class DataPath:
         self._bank.values[STA] = self._bank.values[STA] & ~(RXACT | TXACT) | flag
         if transfer is None:
             return
-        self._trace.event(
-            "transfer", direction="read" if transfer.receive else "write", left=transfer.left,
+        self._agenda.call_off(transfer.timer)
+        self._trace.moved(
+            "transfer",
+            direction="read" if transfer.receive else "write",
+            block=self._card.first,
+            began=transfer.began,
+            left=transfer.left,
             state="done" if flag == DATAEND else "failed",
-        )  # fmt: skip
+        )
         if not transfer.receive or flag != DATAEND:
             self._fifo.clear()
         stream = self._stream()
@@ -221,7 +235,7 @@ class DataPath:
         if block is None:
             return  # nothing comes: DTIMER ends it
         transfer.block, transfer.at = block, 0
-        transfer.patience += 1
+        self._agenda.call_off(transfer.timer)
         self._coming = True
         self._agenda.after(self._chunk(), lambda: self._receive(transfer))
 
@@ -282,8 +296,14 @@ class DataPath:
                 self._clock.cycles(_GAP_CLOCKS * 4), lambda: self._begin_send(transfer)
             )
             return
-        transfer.patience += 1
+        self._agenda.call_off(transfer.timer)
         transfer.got.clear()
+        transfer.heard = self._card.receiving
+        if not transfer.heard and self._card.present:
+            self._trace.complain(
+                "sdmmc1: DCTRL: expected the card in state rcv before data goes, got another; "
+                "set DTEN after the answer to the write command"
+            )
         self._agenda.after(self._chunk(), lambda: self._send(transfer))
 
     def _send(self, transfer: _Transfer) -> None:
@@ -310,9 +330,8 @@ class DataPath:
     def _sent(self, transfer: _Transfer) -> None:
         if self._transfer is not transfer:
             return
-        accepted = (
-            self._card.take_block(bytes(transfer.got)) if len(transfer.got) == BLOCK else None
-        )
+        whole = transfer.heard and len(transfer.got) == BLOCK
+        accepted = self._card.take_block(bytes(transfer.got)) if whole else None
         if accepted is None or self._clock.wide() != self._card.wide:
             self._await(transfer)  # no answer comes
             return

@@ -15,7 +15,15 @@ class Trace:
 
     def __init__(self, agenda: Agenda, path: Path | None) -> None:
         self._agenda = agenda
+        self.complaints: list[str] = []
+        #: where the core was, once a quantum, since data began to move
+        self.places: set[int] = set()
         self._file: TextIO | None = path.open("w", encoding="utf-8") if path else None
+
+    @property
+    def on(self) -> bool:
+        """Whether events are written down."""
+        return self._file is not None
 
     def event(self, kind: str, **facts: Any) -> None:
         """Write one line."""
@@ -23,8 +31,14 @@ class Trace:
             self._file.write(json.dumps({"event": kind, "cycle": self._agenda.now} | facts) + "\n")
             self._file.flush()
 
+    def moved(self, kind: str, **facts: Any) -> None:
+        """The same, with the places since the last one."""
+        self.event(kind, **facts, places=sorted(self.places))
+        self.places.clear()
+
     def complain(self, text: str) -> None:
         """Something a manual forbids, which the hardware answers in its own way."""
+        self.complaints.append(text)
         self.event("complaint", text=text)
         sys.stderr.write(f"poet: {text}\n")
         sys.stderr.flush()

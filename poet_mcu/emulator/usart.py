@@ -1,7 +1,7 @@
 """USART1, RM0385 31, bridged to the host's line.
 
-A received byte takes the time that the baud rate gives it. A sent one takes SEND_CYCLES only: a
-driver may wait for it by polling, and each byte would cost the host a millisecond.
+A received byte takes the time that the baud rate gives it. A sent one takes none, so TXE and TC
+always stand: a driver may wait for them by polling, which would cost the host a millisecond a byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _ACKNOWLEDGED = 3 << 21  # TEACK, REACK
 BAUD = 115_200
 #: what sender and receiver may differ by together, half each (RM0385 31.5.5)
 _BAUD_ERROR = 0.02
-SEND_CYCLES = 500
 _BITS = 10
 
 
@@ -51,10 +50,10 @@ class Usart(Peripheral):
         self._function = af
         self._coming: deque[int] = deque()
         self._going = bytearray()
-        self._sending = False
 
     def poll(self) -> None:
         """Look whether the host has sent something; then it arrives byte by byte."""
+        self.flush()
         if not self._coming:
             self._coming.extend(self._line.receive())
             if self._coming:
@@ -109,24 +108,7 @@ class Usart(Peripheral):
     def _send(self, byte: int) -> None:
         if not self._ready("TX", TE):
             raise self.fault(TDR, "expected UE and TE set before a byte, got one of them clear")
-        if not self.values[ISR] & TXE:
-            raise self.fault(TDR, "expected TXE before a byte, got 0: the last one is lost")
         self._going.append(byte)
-        self.values[ISR] &= ~TC
-        if self._sending:
-            self.values[ISR] &= ~TXE
-        else:
-            self._sending = True
-            self._agenda.after(SEND_CYCLES, self._sent)
-
-    def _sent(self) -> None:
-        if self.values[ISR] & TXE:
-            self._sending = False
-            self.values[ISR] |= TC
-            self.flush()
-        else:
-            self.values[ISR] |= TXE
-            self._agenda.after(SEND_CYCLES, self._sent)
 
     def _next_byte(self) -> None:
         self._agenda.after(_BITS * self._rcc.hclk() / BAUD, self._arrive)
