@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto
 
 from poet_mcu.errors import ModelError
+from poet_mcu.frontend.checks import check_float_tensor, check_size
 from poet_mcu.frontend.problems import SkipNode
 from poet_mcu.ir.graph import Attr, DType, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
 from poet_mcu.ops.table import OPERATORS
 
 Array = npt.NDArray[np.generic]
-MAX_BYTES = 2**31
-#: most entries of a table that is made element by element, and of a matrix that arrays make
-MOST_POSITIONS, MOST_FACTORS = 2**20, 2**24
 _SPELLED = {DType.F32: "float32", DType.I32: "integer", DType.U8: "boolean"}
 
 
@@ -213,7 +210,7 @@ class Context:
         return self._computed[name]
 
     def fixed(self, name: str, tensor: Tensor) -> Value:
-        """A constant that is no weight: no --train ever matches it (running statistics)."""
+        """A constant that is no weight (running statistics)."""
         check_float_tensor(name, tensor.array)
         return self._constant(name, tensor, tensor.array)
 
@@ -340,45 +337,6 @@ class Context:
         return len(others) == 1 and others[0] in self.static
 
 
-def check_float_tensor(name: str, array: Array) -> None:
-    """Raise ModelError unless ``array`` is float32 with finite elements."""
-    if array.dtype != np.float32:
-        raise ModelError(
-            f"expected float32 in tensor '{name}', got {array.dtype}; "
-            "convert the model to float32 before export"
-        )
-    if not array.size:
-        raise ModelError(
-            f"expected elements in tensor '{name}', got shape {list(array.shape)}; "
-            "export the model again"
-        )
-    bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float32))))
-    if bad:
-        raise ModelError(
-            f"expected finite numbers in tensor '{name}', got {bad} NaN or infinite elements; "
-            "repair or retrain the model"
-        )
-
-
-def check_size(name: str, shape: tuple[int, ...]) -> None:
-    """Raise ModelError for a float32 tensor that no board and no C array can hold."""
-    size_bytes = TensorType(shape).nbytes
-    if size_bytes >= MAX_BYTES:
-        raise ModelError(
-            f"expected tensors below 2 GiB, got {size_bytes} bytes for '{name}' of shape "
-            f"{list(shape)}; use a smaller model or batch"
-        )
-
-
-def check_table(elements: int, most: int = MOST_POSITIONS) -> None:
-    """Raise ModelError for a table that is too large to be made while the model is read."""
-    if elements > most:
-        raise ModelError(
-            f"expected a table of at most {most} elements, got one of {elements}; "
-            "use a smaller model"
-        )
-
-
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     """The attribute as int, float, str, TensorProto or tuple; ``default`` when absent."""
     for item in node.attribute:
@@ -388,12 +346,6 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
                 return found.decode("utf-8", "replace")
             return tuple(found) if isinstance(found, list) else found
     return default
-
-
-def type_name(elem_type: int) -> str:
-    """``float16`` for the enum of ONNX, for messages."""
-    known = TensorProto.DataType.values()
-    return TensorProto.DataType.Name(elem_type).lower() if elem_type in known else str(elem_type)
 
 
 def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

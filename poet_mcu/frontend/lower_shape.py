@@ -9,15 +9,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import (
-    Active,
-    Context,
-    Tensor,
-    Transposed,
-    attribute,
-    reshaped,
-    type_name,
-)
+from poet_mcu.frontend.checks import type_name
+from poet_mcu.frontend.context import Active, Context, Tensor, Transposed, attribute, reshaped
 from poet_mcu.frontend.fold import axes_of, fold
 from poet_mcu.frontend.lower_layout import transposed
 from poet_mcu.ir.graph import DType

@@ -8,16 +8,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from poet_mcu.errors import InputError, InternalError, ModelError
-from poet_mcu.frontend.context import (
-    Active,
-    Context,
-    Pending,
-    SoftmaxOf,
-    Tensor,
-    Transposed,
-    check_size,
-    type_name,
-)
+from poet_mcu.frontend.checks import check_size, type_name
+from poet_mcu.frontend.context import Active, Context, Pending, SoftmaxOf, Tensor, Transposed
 from poet_mcu.frontend.handlers import STATIC_OPS, lower_computed, lower_node
 from poet_mcu.frontend.heads import with_one_output
 from poet_mcu.frontend.model_file import ModelFile, first_line

@@ -142,20 +142,24 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
         progress("compiling the host's twin")
         twin = _compile_twin(folder, board)
         actions = predicted_actions(planned.train, board)
-        facts = planned.facts | {
+        facts = planned.facts | _size_facts(sizes) | _stack_facts(board, stack) | {
             "interpreter_peak_bytes": peak + planned.facts["peak_bytes"]
             - planned.facts["arena_peak_bytes"],
             "build_id": code.build_id.hex(),
-            "flash_bytes": sizes.flash_bytes,
-            "elf_ram_bytes": sizes.ram_bytes,
-            "elf_static_bytes": sizes.static_bytes,
             "host_twin": twin,
             "operators": by_operator(actions),
-            **_stack_facts(board, stack),
         }  # fmt: skip
         _write_facts(folder, facts, actions, board)
         write_manifest(folder, _manifest(planned, code))
     return Built(out, planned, sizes, facts)
+
+
+def _size_facts(sizes: toolchain.Sizes) -> dict[str, Any]:
+    return {
+        "flash_bytes": sizes.flash_bytes,
+        "elf_ram_bytes": sizes.ram_bytes,
+        "elf_static_bytes": sizes.static_bytes,
+    }
 
 
 def _stack_facts(board: Board, stack: toolchain.StackUse | None) -> dict[str, Any]:
