@@ -1,7 +1,8 @@
 """poet-mcu: from an ONNX model to firmware that trains it on a Cortex-M board with an SD card.
 
 Every verb of the command line is a function here: ``plan``, ``build``, ``validate``, ``train``,
-``sweep``, ``flash``, ``calibrate``, ``check_model``, ``load_board``, ``list_boards``, ``doctor``. They raise the errors of
+``sweep``, ``flash``, ``calibrate``, ``check_model``, ``load_board``, ``list_boards``, ``doctor``.
+They raise the errors of
 ``poet_mcu.errors``. Names are imported on first use, so that ``import poet_mcu`` is quick.
 """
 
