@@ -48,7 +48,7 @@ from poet_mcu.pipeline.problem_file import export_problem
 from poet_mcu.pipeline.report import operator_table, plan_table
 from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
 from poet_mcu.pipeline.sweep import sweep as run_sweep
-from poet_mcu.pipeline.train import TrainOptions, TrainProgress
+from poet_mcu.pipeline.train import LOST_CHECKPOINT, TrainOptions, TrainProgress
 from poet_mcu.pipeline.train import train as run_train
 from poet_mcu.pipeline.validate import validate as run_validate
 from poet_mcu.report.sweep_page import sweep_table
@@ -159,9 +159,11 @@ def build(
         return
     _out.print(plan_table(made.facts))
     _out.print(operator_table(made.facts["operators"]))
+    worst = made.facts["stack_worst_bytes"]
+    stack = "" if worst is None else f", stack at most {worst} of {made.facts['stack_bytes']} B"
     _out.print(
         f"{out}: firmware.elf, flash {format_bytes(made.sizes.flash_bytes)}, RAM "
-        f"{format_bytes(made.sizes.ram_bytes)} of {format_bytes(made.facts['ram_bytes'])}"
+        f"{format_bytes(made.sizes.ram_bytes)} of {format_bytes(made.facts['ram_bytes'])}{stack}"
     )
 
 
@@ -246,6 +248,8 @@ def train(
         raise InputError("--resume: expected --card FILE with --emulate, got none; give the card")
     options = TrainOptions(data, test, epochs, lr, seed, save, checkpoint_every, resume, card)
     facts = _train_watched(folder, options, where, serial_kind(serial))
+    if facts.get("newer_checkpoint_damaged"):
+        _err.print(f"warning: {LOST_CHECKPOINT}", markup=False, style="yellow")
     if as_json:
         emit_json(facts)
         return

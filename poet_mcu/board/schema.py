@@ -173,8 +173,14 @@ class CostRow(Table):
 
 
 class Emulator(Table):
-    """How QEMU is started: -M ``machine`` -cpu ``cpu`` ('' for the machine's own)."""
+    """What stands in for the board.
 
+    ``kind`` qemu: the core, started with -M ``machine`` -cpu ``cpu`` ('' for the machine's own).
+    ``kind`` registers: this board's chip to its registers (``poet_mcu.emulator``), ``machine`` is
+    its name there.
+    """
+
+    kind: Literal["qemu", "registers"] = "qemu"
     machine: str
     cpu: str = ""
     source: Source
@@ -337,10 +343,12 @@ def _part_contradictions(key: str, memory: Memory) -> list[str]:
 
 def _kind_contradictions(board: Board) -> list[str]:
     found = []
-    if (board.kind == "emulated") != (board.emulator is not None):
+    emulator = board.emulator.kind if board.emulator else "none"
+    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers"), "host": ("none",)}
+    if emulator not in allowed[board.kind]:
         found.append(
-            f"emulator: expected this table exactly when kind is 'emulated', got kind "
-            f"'{board.kind}' {'with' if board.emulator else 'without'} it"
+            f"emulator.kind: expected {' or '.join(allowed[board.kind])} with kind "
+            f"'{board.kind}', got {emulator}"
         )
     if (board.kind == "host") != (board.core.cpu == ""):
         found.append(

@@ -273,9 +273,14 @@ class Board:
         payload = protocol.pack_u32(every) + position.ljust(protocol.POSITION_BYTES, b"\0")
         self.ask(Message.CHECKPOINT_PLAN, payload)
 
-    def checkpoint(self) -> int:
-        """Write a checkpoint now; its sequence number on this card."""
-        answer = self.ask(Message.CHECKPOINT, slow=True)
+    def checkpoint(self, step: int | None = None) -> int:
+        """Write a checkpoint now; its sequence number on this card.
+
+        A board that has not done just ``step`` steps since the model was reset or restored refuses
+        (None: it is not asked).
+        """
+        payload = b"" if step is None else protocol.pack_u32(step)
+        answer = self.ask(Message.CHECKPOINT, payload, slow=True)
         return protocol.unpack_u32(answer, "answer to a checkpoint")
 
     def restore(self) -> Restored:

@@ -138,23 +138,37 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
         if dump:
             _write_dumps(folder / "dump", planned)
         progress("compiling the firmware")
-        sizes = _compile(folder, board, planned)
+        sizes, stack = _compile(folder, board, planned)
         progress("compiling the host's twin")
         twin = _compile_twin(folder, board)
         actions = predicted_actions(planned.train, board)
-        facts = planned.facts | {
+        facts = planned.facts | _size_facts(sizes) | _stack_facts(board, stack) | {
             "interpreter_peak_bytes": peak + planned.facts["peak_bytes"]
             - planned.facts["arena_peak_bytes"],
             "build_id": code.build_id.hex(),
-            "flash_bytes": sizes.flash_bytes,
-            "elf_ram_bytes": sizes.ram_bytes,
-            "elf_static_bytes": sizes.static_bytes,
             "host_twin": twin,
             "operators": by_operator(actions),
         }  # fmt: skip
         _write_facts(folder, facts, actions, board)
         write_manifest(folder, _manifest(planned, code))
     return Built(out, planned, sizes, facts)
+
+
+def _size_facts(sizes: toolchain.Sizes) -> dict[str, Any]:
+    return {
+        "flash_bytes": sizes.flash_bytes,
+        "elf_ram_bytes": sizes.ram_bytes,
+        "elf_static_bytes": sizes.static_bytes,
+    }
+
+
+def _stack_facts(board: Board, stack: toolchain.StackUse | None) -> dict[str, Any]:
+    """The stack's size, and what of it the code can need at most; None on a host."""
+    return {
+        "stack_bytes": board.runtime.stack_bytes,
+        "stack_worst_bytes": None if stack is None else stack.total_bytes,
+        "stack_worst_path": [] if stack is None else list(stack.path),
+    }
 
 
 def _manifest(planned: Plan, code: CodeInput) -> dict[str, Any]:
@@ -226,22 +240,27 @@ def _c_files(board: Board) -> list[str]:
     return [f"src/{name}" for name in GENERATED if name.endswith(".c")] + runtime_sources(board)
 
 
-def _compile(folder: Path, board: Board, planned: Plan) -> toolchain.Sizes:
+def _compile(
+    folder: Path, board: Board, planned: Plan
+) -> tuple[toolchain.Sizes, toolchain.StackUse | None]:
     elf = folder / "firmware.elf"
     script = folder / "linker.ld" if board.kind != "host" else None
+    call_graphs: list[str] = []
     toolchain.compile_program(
         board,
         [folder / name for name in _c_files(board)],
         [folder / "src", folder / "firmware" / "include"],
         elf,
         linker_script=script,
+        call_graphs=None if board.kind == "host" else call_graphs,
     )
     if board.kind == "host":
-        return toolchain.measure(elf)
+        return toolchain.measure(elf), None
     sizes = toolchain.check_elf(elf, board)
     toolchain.check_budget(sizes, planned.budget.ram_bytes, str(elf.name))
+    stack = toolchain.check_stack(elf, call_graphs, board)
     toolchain.make_images(board, elf)
-    return sizes
+    return sizes, stack
 
 
 def _compile_twin(folder: Path, board: Board) -> bool:

@@ -17,9 +17,11 @@ from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
-from poet_mcu.link.emulator import run_host, run_qemu
+from poet_mcu.link.emulator import run_host, run_qemu, run_registers
 from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
+
+_BUILD_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,15 @@ class BuildFolder:
 
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
-        kept = self.manifest["options"]
-        return prepare(options_from(kept, self.path / "model.onnx", str(self.path / BOARD_FILE)))
+        kept, board = self.manifest["options"], str(self.path / BOARD_FILE)
+        try:
+            options = options_from(kept, self.path / "model.onnx", board)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"{self.path / MANIFEST}: options: expected those of a build, got: {error}; "
+                "build again"
+            ) from error
+        return prepare(options)
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -57,12 +66,20 @@ def open_folder(path: Path) -> BuildFolder:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         board = load_board(path / BOARD_FILE)
-        bytes.fromhex(manifest["build_id"])
+        _check_manifest(manifest, plan)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected the files of a build, got damaged ones ({error}); build again"
         ) from error
     return BuildFolder(path, manifest, plan, board)
+
+
+def _check_manifest(manifest: Any, plan: Any) -> None:
+    """Raise what ``open_folder`` takes for damage unless all is there that the folder gives out."""
+    if len(bytes.fromhex(manifest["build_id"])) != _BUILD_ID_BYTES:
+        raise ValueError(f"build_id of {_BUILD_ID_BYTES} bytes expected")
+    if not isinstance(manifest["options"], dict) or not isinstance(plan, dict):
+        raise TypeError("objects expected as options and as plan")
 
 
 @contextlib.contextmanager
@@ -120,6 +137,10 @@ def _emulated(
                 f"{board.name}: --emulate: expected a board with an emulator, got one without; "
                 "use --port with the board's serial port"
             )
+        if board.emulator.kind == "registers":
+            with run_registers(elf.with_suffix(".bin"), card, serial) as url:
+                yield url
+            return
         machine, cpu = board.emulator.machine, board.emulator.cpu or None
         semihosting = board.storage.driver == "semihosting"
         with run_qemu(

@@ -17,6 +17,7 @@ from poet_mcu.errors import ToolMissing
 _PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi",
     "arm-none-eabi-objcopy": "binutils-arm-none-eabi",
+    "arm-none-eabi-objdump": "binutils-arm-none-eabi",
     "qemu-system-arm": "qemu-system-arm",
     "cc": "gcc libc6-dev",
     "objcopy": "binutils",

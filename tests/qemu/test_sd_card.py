@@ -291,16 +291,6 @@ def test_missing_file_is_no_card(firmware, tmp_path: Path, name: str) -> None:
     assert card.read_bytes() == bytes(1 << 20)
 
 
-@pytest.mark.parametrize("target", [CARD_TARGETS[0], CARD_TARGETS[3], FILE_TARGETS[0]], ids=core_of)
-def test_stack_overflow_is_reported_and_stops(firmware, tmp_path: Path, target: Target) -> None:
-    extra = semihosting(None) if target in FILE_TARGETS else []
-    command = qemu_command(target, firmware(target, ("OVERFLOW",)), *extra)
-    with running(command, tmp_path) as console:
-        console.until("poet: stack overflow")
-        time.sleep(0.2)
-    assert "stack_bytes" not in console.values
-
-
 @pytest.mark.parametrize("target", [CARD_TARGETS[0], FILE_TARGETS[0]], ids=core_of)
 def test_reset_starts_over_with_fresh_data(firmware, tmp_path: Path, target: Target) -> None:
     extra = semihosting(None) if target in FILE_TARGETS else []
