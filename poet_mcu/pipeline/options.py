@@ -141,6 +141,8 @@ def graph_options(options: Options) -> dict[str, Any]:
 
 def options_from(kept: Mapping[str, Any], model: Path, board: str) -> Options:
     """The options that ``graph_options`` kept, after a trip through JSON."""
+    if not isinstance(kept, Mapping) or kept.keys() & {"model", "board"}:
+        raise TypeError(f"options: {kept!r}")
     given: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()
     }
