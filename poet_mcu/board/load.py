@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -93,16 +94,27 @@ def _load_file(path: Path) -> Board:
     return board
 
 
+#: far more than any board file has; the parsers' own limits are those of the stack
+_MOST_CHARACTERS = 2**20
+_DEEP = re.compile(r"(\.\s*[\w-]+\s*){32}|(\[\s*){32}")
+
+
+def _parse(text: str, *, is_json: bool) -> Any:
+    if len(text) > _MOST_CHARACTERS or _DEEP.search(text):
+        raise ValueError("a file that is too large or too deeply nested")
+    return json.loads(text) if is_json else tomllib.loads(text)
+
+
 def _read(path: Path) -> _Tree:
     is_json = path.suffix == ".json"
     try:
         text = path.read_text(encoding="utf-8")
-        tree: _Tree = json.loads(text) if is_json else tomllib.loads(text)
+        tree = _parse(text, is_json=is_json)
     except OSError as error:
         raise BoardError(
             f"{path}: expected a readable board file, got {error.strerror}; check the path"
         ) from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         wanted = "JSON" if is_json else "TOML"
         raise BoardError(f"{path}: expected {wanted}, got {error}; correct the file") from error
     if not isinstance(tree, dict):
@@ -131,6 +143,11 @@ def _with_parents(path: Path, below: tuple[Path, ...]) -> _Tree:
 
 
 def _parent_file(child: Path, name: str) -> Path:
+    if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+        raise BoardError(
+            f"{child}: extends: expected the name of a file below its folder, got '{name}'; "
+            "copy that file there"
+        )
     for folder in (child.parent, resources.boards()):
         candidate = folder / f"{name}.toml"
         if candidate.is_file():

@@ -42,6 +42,10 @@ def _as_tuple(value: object) -> object:
 Strings = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
+#: a word of a compiler's or emulator's command line: no blanks, commas or paths
+Word = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.+-]*)?$", max_length=60)]
+
+
 class Table(BaseModel):
     """Base of every table: unknown keys are errors, nothing is converted silently."""
 
@@ -57,8 +61,8 @@ class Core(Table):
     operands and results are zero, as MVE's vectors have it; scalar code and the host's twin follow.
     """
 
-    cpu: str
-    fpu: str = ""
+    cpu: Word
+    fpu: Word = ""
     float_abi: Literal["soft", "hard", ""]
     fma: Literal["fused", "separate"]
     flush_subnormals: bool = False
@@ -181,8 +185,8 @@ class Emulator(Table):
     """
 
     kind: Literal["qemu", "registers"] = "qemu"
-    machine: str
-    cpu: str = ""
+    machine: Word
+    cpu: Word = ""
     source: Source
 
 

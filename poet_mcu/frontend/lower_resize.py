@@ -40,6 +40,10 @@ _ROUNDINGS: Mapping[str, Callable[[float], int]] = MappingProxyType(
     }
 )
 
+# Beyond these no board has room, and the tables of positions take memory and time on the host.
+_LARGEST = 32_767
+_MOST_PAIRS = 2**24
+
 # One scale for all axes, or 0 for each its own.
 _POLICIES: Mapping[str, Callable[[Iterable[float]], float]] = MappingProxyType(
     {"stretch": lambda _: 0.0, "not_larger": min, "not_smaller": max}
@@ -155,6 +159,11 @@ def _target(
         raise ModelError(
             f"expected sizes of 1 or more that leave N and C as they are, got {sizes} for "
             f"{list(shape)}; export so"
+        )
+    if max(sizes) > _LARGEST or any(a * b > _MOST_PAIRS for a, b in zip(sizes, shape, strict=True)):
+        raise ModelError(
+            f"expected sizes of {_LARGEST} or less, and {_MOST_PAIRS} pairs of places on an axis, "
+            f"got {list(shape)} resized to {sizes}; use a smaller size"
         )
     check_size(node.output[0], tuple(sizes))
     check_table(max(sizes[2:], default=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ import numpy.typing as npt
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import DType, TensorType
 
+#: what numpy raises for headers and archives that somebody made up
+_DAMAGED = (
+    ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError, MemoryError,
+    OverflowError, RecursionError, SyntaxError, tokenize.TokenError,
+)  # fmt: skip
 Array = npt.NDArray[np.generic]
 
 
@@ -74,7 +80,7 @@ def _arrays(path: Path, wanted: tuple[str, ...]) -> dict[str, Array]:
                 names = ", ".join(stored) or "nothing"
                 raise InputError(f"{path}: expected arrays {' and '.join(wanted)}, got {names}")
             return {name: stored[name] for name in wanted}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
+    except _DAMAGED as error:
         raise InputError(
             f"{path}: expected a .npz file with plain arrays x and y, got '{error}'; "
             "write it with numpy.savez(path, x=..., y=...)"

@@ -163,6 +163,8 @@ def options_from(kept: Mapping[str, Any], model: Path, board: str) -> Options:
 
     Raises TypeError for what it did not keep: the file may have been changed since.
     """
+    if not isinstance(kept, Mapping) or kept.keys() & {"model", "board"}:
+        raise TypeError(f"options: {kept!r}")
     given: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()
     }

@@ -188,7 +188,7 @@ def _entry(line: str) -> tuple[str, Row] | None:
     try:
         content = json.loads(line)
         key, result = content["key"], content["result"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (key, result) if isinstance(key, str) and isinstance(result, dict) else None
 

@@ -18,10 +18,13 @@ from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
 from poet_mcu.link.emulator import run_host, run_qemu, run_registers
+from poet_mcu.link.protocol import BUILD_ID_BYTES
 from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
 
-_BUILD_ID_BYTES = 16
+_COUNTED = (
+    "sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs", "peak_bytes", "ram_bytes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +69,23 @@ def open_folder(path: Path) -> BuildFolder:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         board = load_board(path / BOARD_FILE)
-        _check_manifest(manifest, plan)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        _check_files(manifest, plan)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path}: expected the files of a build, got damaged ones ({error}); build again"
         ) from error
     return BuildFolder(path, manifest, plan, board)
 
 
-def _check_manifest(manifest: Any, plan: Any) -> None:
-    """Raise what ``open_folder`` takes for damage unless all is there that the folder gives out."""
-    if len(bytes.fromhex(manifest["build_id"])) != _BUILD_ID_BYTES:
-        raise ValueError(f"build_id of {_BUILD_ID_BYTES} bytes expected")
-    if not isinstance(manifest["options"], dict) or not isinstance(plan, dict):
-        raise TypeError("objects expected as options and as plan")
+def _check_files(manifest: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Raise KeyError, TypeError or ValueError unless what the verbs read of them is there."""
+    if len(bytes.fromhex(manifest["build_id"])) != BUILD_ID_BYTES:
+        raise ValueError(f"build_id {manifest['build_id']}")
+    options_from(manifest["options"], Path("model.onnx"), BOARD_FILE)
+    for key in _COUNTED:
+        if not isinstance(plan[key], int):
+            raise TypeError(f"{key} {plan[key]!r}")
+    int(plan["checkpoint"]["region_first_block"])
 
 
 @contextlib.contextmanager
