@@ -64,6 +64,17 @@ class Outcome:
     losses: dict[int, float] = field(default_factory=dict)
     kept: dict[str, bytes] = field(default_factory=dict)
 
+    @property
+    def untold(self) -> int:
+        """Steps that the board has done and saved while the host's run ended in an error: the next
+        run goes on behind them, and their loss is never told."""
+        return self.steps - len(self.losses)
+
+    def same_as(self, good: Outcome) -> bool:
+        """Whether weights and states, and every loss that was told, have the same bits."""
+        told = {step: good.losses[step] for step in self.losses}
+        return self.kept == good.kept and self.losses == told
+
 
 def prepare(folder: Path, rates: Rates) -> BuildFolder:
     """A build of the smallest model that pages, with momentum; its ELF has the bad port."""

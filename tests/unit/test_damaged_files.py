@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from poet_mcu.board.load import board_text, load_board
 from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
-from poet_mcu.errors import InputError
+from poet_mcu.errors import BoardError, InputError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.options import Options, graph_options, options_from
 from poet_mcu.pipeline.problem_file import ProblemOptions, read_problem
@@ -180,6 +180,17 @@ def test_numbers_that_contradict_each_other(
 ) -> None:
     with pytest.raises(InputError, match=words):
         read(PROBLEM | change, tmp_path)
+
+
+# --- boards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\\u0000b", "../" * 3000 + "x", "soc/\N{SNOWMAN}"])
+def test_a_parent_that_no_file_can_be_called(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "board.toml"
+    path.write_text(f'extends = "{name}"\n', encoding="utf-8")
+    with pytest.raises(BoardError, match="extends: expected a file below"):
+        load_board(path)
 
 
 # --- build folders ----------------------------------------------------------------------------
