@@ -95,6 +95,13 @@ def test_a_negative_dimension_is_refused_before_onnx_asserts_there_is_none(
     assert f"got {dim}" in problems[0].message
 
 
+def test_an_output_that_no_operator_makes(tmp_path: Path) -> None:
+    made = m.model([node("Mean", "- c", "y", "mean")], [1, 3], {"c": weights(3)}, y=[1, 3])
+    problems = check_model(m.save(made, tmp_path / "m.onnx"))
+    assert [p.node for p in problems] == ["output 'y'"]
+    assert "expected an operator that makes it" in problems[0].message
+
+
 # --- problems of the planner ------------------------------------------------------------------
 
 OP = {
@@ -164,6 +171,9 @@ def test_every_field_of_another_type_is_refused(tmp_path: Path) -> None:
     [
         ({"tensors": [TENSOR | {"nbytes": -1}]}, "of 0 or more"),
         ({"alignment_bytes": 0}, "of 1 or more"),
+        ({"tensors": [TENSOR | {"at_end_paged": True}]}, "at_start_paged beside it"),
+        ({"tensors": [TENSOR | {"at_start_paged": True, "at_end": True}]}, "no other home"),
+        ({"tensors": [TENSOR | {"at_start_paged": True, "pageable": False}]}, "pageable"),
         ({"max_write_bytes": -1}, "of 0 or more"),
         ({"tensors": [TENSOR, TENSOR]}, "ids that differ"),
         ({"ops": [OP, OP | {"outputs": []}]}, "ids that differ"),
