@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import MOST_FACTORS, Active, Context, attribute, check_table
+from poet_mcu.frontend.checks import MOST_FACTORS, check_table
+from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_elementwise import operand, part
 from poet_mcu.frontend.lower_interpolate import along
 from poet_mcu.frontend.lower_layout import axis_in

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import MOST_FACTORS, Active, Context, attribute, check_table
+from poet_mcu.frontend.checks import MOST_FACTORS, check_table
+from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_elementwise import part
 from poet_mcu.ir.graph import Attr, Role, TensorType, Value
 

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Active, Context, attribute, check_table
+from poet_mcu.frontend.checks import check_table
+from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_layout import axis_in, cut
 from poet_mcu.ir.graph import Attr, DType, Role, TensorType, Value
 

@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Active, Context, attribute, check_size, check_table
+from poet_mcu.frontend.checks import check_size, check_table
+from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_interpolate import Line, Position, lower_interpolate
 from poet_mcu.frontend.lower_window import planes, unplane
 from poet_mcu.ir.graph import DType, Role, TensorType, Value

@@ -8,17 +8,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from poet_mcu.errors import InputError, InternalError, ModelError
-from poet_mcu.frontend.context import (
-    Active,
-    Context,
-    Pending,
-    SoftmaxOf,
-    Tensor,
-    Transposed,
-    check_size,
-    type_name,
-)
-from poet_mcu.frontend.handlers import STATIC_OPS, lower_node
+from poet_mcu.frontend.checks import check_size, type_name
+from poet_mcu.frontend.context import Active, Context, Pending, SoftmaxOf, Tensor, Transposed
+from poet_mcu.frontend.handlers import STATIC_OPS, lower_computed, lower_node
 from poet_mcu.frontend.heads import with_one_output
 from poet_mcu.frontend.model_file import ModelFile, first_line
 from poet_mcu.frontend.problems import Problem, SkipNode, node_label, node_op
@@ -57,6 +49,7 @@ class Walk:
         self.proto, head_notes = with_one_output(file.proto.graph)
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
+        self.ctx.lower_computed = lower_computed
         self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
         self.ctx.dropout, self.ctx.seed = dropout, seed
         self.ctx.notes += head_notes

@@ -17,7 +17,7 @@ from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
-from poet_mcu.link.emulator import run_host, run_qemu
+from poet_mcu.link.emulator import run_host, run_qemu, run_registers
 from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
 
@@ -137,6 +137,10 @@ def _emulated(
                 f"{board.name}: --emulate: expected a board with an emulator, got one without; "
                 "use --port with the board's serial port"
             )
+        if board.emulator.kind == "registers":
+            with run_registers(elf.with_suffix(".bin"), card, serial) as url:
+                yield url
+            return
         machine, cpu = board.emulator.machine, board.emulator.cpu or None
         semihosting = board.storage.driver == "semihosting"
         with run_qemu(
