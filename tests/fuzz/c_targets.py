@@ -67,7 +67,7 @@ def unpack(target: str, folder: Path) -> list[Path]:
 
 
 def pack(target: str, folder: Path) -> Path:
-    """Keep the files of ``folder``, the smallest first, as many as may be; always the same bytes."""
+    """Keep the files of ``folder``, the smallest first, as many as may be."""
     archive = CORPUS / f"{target}.zip"
     CORPUS.mkdir(exist_ok=True)
     total = 0
