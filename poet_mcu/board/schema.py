@@ -344,7 +344,12 @@ def _part_contradictions(key: str, memory: Memory) -> list[str]:
 def _kind_contradictions(board: Board) -> list[str]:
     found = []
     emulator = board.emulator.kind if board.emulator else "none"
-    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers"), "host": ("none",)}
+    allowed = {
+        "emulated": ("qemu",),
+        "hardware": ("none", "registers"),
+        "host": ("none",),
+        "planning": ("none",),
+    }
     if emulator not in allowed[board.kind]:
         found.append(
             f"emulator.kind: expected {' or '.join(allowed[board.kind])} with kind "
