@@ -1,7 +1,8 @@
 """poet-mcu: from an ONNX model to firmware that trains it on a Cortex-M board with an SD card.
 
 Every verb of the command line is a function here: ``plan``, ``build``, ``validate``, ``train``,
-``sweep``, ``check_model``, ``load_board``, ``list_boards``, ``doctor``. They raise the errors of
+``sweep``, ``flash``, ``calibrate``, ``check_model``, ``load_board``, ``list_boards``, ``doctor``.
+They raise the errors of
 ``poet_mcu.errors``. Names are imported on first use, so that ``import poet_mcu`` is quick.
 """
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from poet_mcu.board.load import list_boards, load_board
     from poet_mcu.frontend.onnx_import import check_model
     from poet_mcu.pipeline.build import build
+    from poet_mcu.pipeline.calibrate import CalibrateOptions, calibrate
+    from poet_mcu.pipeline.flash import flash
     from poet_mcu.pipeline.options import Options
     from poet_mcu.pipeline.plan import plan
     from poet_mcu.pipeline.sweep import sweep
@@ -28,6 +31,9 @@ _HOMES = {
     "load_board": "poet_mcu.board.load",
     "check_model": "poet_mcu.frontend.onnx_import",
     "build": "poet_mcu.pipeline.build",
+    "CalibrateOptions": "poet_mcu.pipeline.calibrate",
+    "calibrate": "poet_mcu.pipeline.calibrate",
+    "flash": "poet_mcu.pipeline.flash",
     "Options": "poet_mcu.pipeline.options",
     "plan": "poet_mcu.pipeline.plan",
     "sweep": "poet_mcu.pipeline.sweep",
@@ -38,12 +44,15 @@ _HOMES = {
 }
 
 __all__ = [
+    "CalibrateOptions",
     "Options",
     "TrainOptions",
     "__version__",
     "build",
+    "calibrate",
     "check_model",
     "doctor",
+    "flash",
     "list_boards",
     "load_board",
     "plan",

@@ -344,15 +344,11 @@ def _part_contradictions(key: str, memory: Memory) -> list[str]:
 def _kind_contradictions(board: Board) -> list[str]:
     found = []
     emulator = board.emulator.kind if board.emulator else "none"
-    allowed = {
-        "emulated": ("qemu",),
-        "hardware": ("none", "registers"),
-        "host": ("none",),
-        "planning": ("none",),
-    }
-    if emulator not in allowed[board.kind]:
+    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers")}
+    expected = allowed.get(board.kind, ("none",))
+    if emulator not in expected:
         found.append(
-            f"emulator.kind: expected {' or '.join(allowed[board.kind])} with kind "
+            f"emulator.kind: expected {' or '.join(expected)} with kind "
             f"'{board.kind}', got {emulator}"
         )
     if (board.kind == "host") != (board.core.cpu == ""):

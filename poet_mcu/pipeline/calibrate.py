@@ -78,7 +78,9 @@ def calibrate(options: CalibrateOptions, out: Path, progress: Progress = _quiet)
     log.write_text(text, encoding="utf-8", newline="\n")
     source = _source(measured, log, text)
     fitted = family_table(measured["kernels"], built.cases, common_names())
-    made = _calibrated(board, out, fitted, measured["card"], source)
+    # What an emulator says of a real board is an estimate; of an emulated one it is the truth.
+    estimated = measured["emulated"] and board.kind == "hardware"
+    made = _calibrated(board, out, fitted, measured["card"], source, estimated=estimated)
     comment = f"Written by {TOOL} calibrate from {log.name}: calibrate again instead of editing."
     out.write_text(board_toml(made, comment), encoding="utf-8", newline="\n")
     load_board(out)
@@ -97,12 +99,12 @@ def _check(options: CalibrateOptions, board: Board, out: Path) -> None:
 
 def _measure(built: SelfTestBuild, options: CalibrateOptions, progress: Progress) -> dict[str, Any]:
     board = built.folder.board
-    emulated = options.port is None and board.kind == "emulated"
-    with connect(built.folder, options.port, icount=emulated) as link:
+    counted = options.port is None and board.kind == "emulated"
+    with connect(built.folder, options.port, icount=counted) as link:
         test = SelfTest(link)
-        # On an emulator an instruction stands for a cycle; its clock ticks in nanoseconds.
-        cycles = _INSTRUCTIONS_PER_S / test.cycle_hz if emulated else 1.0
-        hertz = float(board.core.clock_hz) if emulated else float(test.cycle_hz)
+        # In QEMU an instruction stands for a cycle; its clock ticks in nanoseconds.
+        cycles = _INSTRUCTIONS_PER_S / test.cycle_hz if counted else 1.0
+        hertz = float(board.core.clock_hz) if counted else float(test.cycle_hz)
         progress(f"timing {len(built.cases)} calls of kernels")
         kernels = {
             case.name: _time(test, number, case) * cycles for number, case in enumerate(built.cases)
@@ -111,7 +113,7 @@ def _measure(built: SelfTestBuild, options: CalibrateOptions, progress: Progress
         card = _time_card(test, board, options.samples, cycles / hertz)
     return {
         "tool": TOOL, "board": board.name, "build_id": built.folder.build_id.hex(),
-        "emulated": emulated, "clock_hz": hertz, "samples": options.samples,
+        "emulated": options.port is None, "clock_hz": hertz, "samples": options.samples,
         "kernels": kernels, "card": card,
     }  # fmt: skip
 
@@ -176,7 +178,8 @@ def line(times: Mapping[str, Sequence[float]]) -> tuple[float, float]:
 
 def _source(measured: dict[str, Any], log: Path, text: str) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    what = "instructions in QEMU, each taken as a cycle" if measured["emulated"] else "cycles"
+    what = "instructions in an emulator, each taken as a cycle"
+    what = what if measured["emulated"] else "cycles of the board"
     return (
         f"Measured by {TOOL} calibrate, build {measured['build_id']}: {what}; log {log.name}, "
         f"SHA-256 {digest}..."
@@ -189,9 +192,11 @@ def _calibrated(
     fitted: Mapping[str, Fitted],
     card: Mapping[str, Mapping[str, Sequence[float]]],
     source: str,
+    *,
+    estimated: bool,
 ) -> Board:
     """The board with measured tables, called as the file is."""
-    cost = {family: _row(row, source) for family, row in fitted.items()}
+    cost = {family: _row(row, source, estimated=estimated) for family, row in fitted.items()}
     (read_s, read_rate), (write_s, write_rate) = line(card["read"]), line(card["write"])
     tails = "; ".join(f"{way} {_tail(card[way])}" for way in card)
     storage = board.storage.model_copy(
@@ -199,7 +204,7 @@ def _calibrated(
             "read_latency_s": _rounded(read_s), "read_throughput_bytes_per_s": _rounded(read_rate),
             "write_latency_s": _rounded(write_s),
             "write_throughput_bytes_per_s": _rounded(write_rate),
-            "estimated": False, "source": f"{source} Lines through the medians; {tails}.",
+            "estimated": estimated, "source": f"{source} Lines through the medians; {tails}.",
         }
     )  # fmt: skip
     name = re.sub(r"[^a-z0-9-]+", "-", out.stem.lower()).strip("-") or "calibrated"
@@ -207,10 +212,11 @@ def _calibrated(
     return board.model_copy(update=changed)
 
 
-def _row(row: Fitted, source: str) -> CostRow:
+def _row(row: Fitted, source: str, *, estimated: bool) -> CostRow:
     prices: dict[str, Any] = _prices(row)
     return CostRow(
         **prices,
+        estimated=estimated,
         source=f"{source} Off by a factor of {median(row.every):.2f} in the median and "
         f"{max(row.every):.2f} at most over {len(row.every)} calls.",
     )

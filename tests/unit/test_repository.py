@@ -141,6 +141,10 @@ def test_a_wheel_carries_everything(tmp_path):
         assert shipped
         for name in shipped:
             assert f"poet_mcu/_data/{name}" in names
+    suite = "poet_mcu/testing/suite"
+    assert {f"{suite}/pytest.ini", f"{suite}/test_1_selftest.py"} <= names
+    (points,) = [n for n in names if n.endswith("/entry_points.txt")]
+    assert "poet_mcu.testing.plugin = poet_mcu.testing.plugin" in archive.read(points).decode()
     assert not [n for n in names if n.startswith(("tests/", "tools/"))]
     archive.extractall(tmp_path / "site")
     code = "import poet_mcu.board as b; print(b.__file__, b.load_board('qemu-m7-sd').name)"

@@ -75,7 +75,6 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     [
         ([], 0, "1 skipped"),
         (["--require-hil"], 1, "1 error"),
-        (["--board", "qemu-m7-sd", "--require-hil"], 1, "expected this table in the board file"),
     ],
 )
 def test_without_a_board_a_test_is_skipped_or_fails_as_asked(
