@@ -31,7 +31,7 @@ from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.position import Batches, Position
 from poet_mcu.pipeline.session import Session
 from poet_mcu.pipeline.target import BuildFolder, connect_twin, open_folder
-from poet_mcu.pipeline.training_run import TrainingRun
+from poet_mcu.pipeline.training_run import Restarted, TrainingRun
 from poet_mcu.toolchain import compile_program
 
 HERE = Path(__file__).resolve().parent / "soak"
@@ -186,7 +186,7 @@ class _Abused:
             run = _run_of(Session(self.board), start, outcome.steps)
             try:
                 run.run(self.restart)
-            except BoardFault:
+            except (BoardFault, Restarted):
                 start = self.restored()
             else:
                 return
