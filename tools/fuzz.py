@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -80,12 +81,16 @@ def keep(target: str, command: list[str], work: Path, corpus: Path, most_bytes: 
     least = work / f"least_{target}"
     shutil.rmtree(least, ignore_errors=True)
     least.mkdir()
-    merge = [*command, "-merge=1", f"-max_len={most_bytes}", *LIMITS, str(least), str(corpus)]
+    merge = [*command, "--least", str(corpus), str(least)]
+    if target not in PYTHON_TARGETS:
+        merge = [*command, "-merge=1", f"-max_len={most_bytes}", *LIMITS, str(least)]
+        merge.append(str(corpus))
     status, text = run(merge, work / f"merge_{target}.log")
     if status != 0:
         sys.exit(f"{target}: expected the corpus to be minimised, got:\n{text[-2000:]}")
     archive = c_targets.pack(target, least)
-    inputs = len(list(least.iterdir()))
+    with zipfile.ZipFile(archive) as kept:
+        inputs = len(kept.namelist())
     print(f"{target}: kept {inputs} inputs, {archive.stat().st_size} bytes", flush=True)
 
 

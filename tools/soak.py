@@ -26,9 +26,10 @@ def report(bad: soak_run.Outcome, good: soak_run.Outcome) -> bool:
     injected = sum(n for kind, n in bad.injected.items() if kind != soak_run.MOVED)
     print(
         f"{bad.steps} steps in {bad.seconds:.0f} s, {injected} faults injected, "
-        f"{bad.recoveries} recoveries, {bad.runs} runs"
+        f"{bad.recoveries} recoveries, {bad.runs} runs, "
+        f"{bad.untold} losses never told"
     )
-    same = bad.kept == good.kept and bad.losses == good.losses
+    same = bad.same_as(good)
     print("weights, states and losses:", "the same bits" if same else "DIFFERENT")
     return same
 

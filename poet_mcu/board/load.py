@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
@@ -150,8 +151,9 @@ def _parent_file(child: Path, name: str) -> Path:
         )
     for folder in (child.parent, resources.boards()):
         candidate = folder / f"{name}.toml"
-        if candidate.is_file():
-            return candidate
+        with contextlib.suppress(OSError):  # a name longer than names of files may be
+            if candidate.is_file():
+                return candidate
     base = resources.boards()
     known = [str(p.relative_to(base).with_suffix("")) for p in sorted(base.rglob("*.toml"))]
     raise BoardError(

@@ -234,7 +234,8 @@ class Walk:
     def _check_output(self, info: onnx.ValueInfoProto) -> None:
         where = f"output '{info.name}'"
         if self._output is None:
-            raise InternalError(f"frontend: {where} was never made; a bug in walk.py")
+            self._problem(where, "expected an operator that makes it, got none; export it again")
+            return
         if not self.ctx.builder.nodes:
             self._problem(where, "expected at least one operator before it, got none")
             return

@@ -55,6 +55,7 @@ def check_problem(problem: Problem) -> None:
     """
     for i, tensor in enumerate(problem.tensors):
         _check_row(f"tensors[{i}]", tensor)
+        _check_home(f"tensors[{i}]", tensor)
     for i, op in enumerate(problem.ops):
         _check_row(f"ops[{i}]", op)
     _check_row("problem", problem)
@@ -62,6 +63,14 @@ def check_problem(problem: Problem) -> None:
         raise ValueError("tensors: expected ids that differ, got one twice")
     if len({op.id for op in problem.ops}) != len(problem.ops):
         raise ValueError("ops: expected ids that differ, got one twice")
+
+
+def _check_home(where: str, tensor: Tensor) -> None:
+    paged = tensor.at_start_paged or tensor.at_end_paged
+    if paged and (not tensor.pageable or tensor.at_start or tensor.at_end):
+        raise ValueError(f"{where}: expected a home on the card to be pageable and no other home")
+    if tensor.at_end_paged and not tensor.at_start_paged:
+        raise ValueError(f"{where}.at_end_paged: expected at_start_paged beside it")
 
 
 def _check_row(where: str, row: Tensor | Op | Problem) -> None:

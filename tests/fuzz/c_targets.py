@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CORPUS = HERE / "corpus"
+MOST_BYTES = 72_000  # of one archive: four of them stay below 300 KB
+ENTRY_BYTES = 104  # what an archive adds to each input
 
 _STORAGE = tuple(f"firmware/storage/{n}.c" for n in ("checkpoint", "crc", "page_store", "status"))
 #: harness files, then files or globs of the firmware
@@ -64,10 +67,15 @@ def unpack(target: str, folder: Path) -> list[Path]:
 
 
 def pack(target: str, folder: Path) -> Path:
-    """Keep the files of ``folder``; the same files give the same archive."""
+    """Keep the files of ``folder``, the smallest first, as many as may be."""
     archive = CORPUS / f"{target}.zip"
     CORPUS.mkdir(exist_ok=True)
+    total = 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as kept:
-        for path in sorted(folder.iterdir()):
-            kept.writestr(zipfile.ZipInfo(path.name[:12]), path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for path in sorted(folder.iterdir(), key=lambda path: (path.stat().st_size, path.name)):
+            data = path.read_bytes()
+            total += len(zlib.compress(data, 9)) + ENTRY_BYTES
+            if total > MOST_BYTES:
+                break
+            kept.writestr(zipfile.ZipInfo(path.name[:12]), data, zipfile.ZIP_DEFLATED)
     return archive

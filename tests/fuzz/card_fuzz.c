@@ -287,7 +287,7 @@ static void save_checkpoint(fuzz_input *input)
     status = poet_checkpoint_find(&self.slots, &found);
     self.scanned = status == POET_OK;
     if (quiet) {
-        must(status == POET_OK && found.damaged == 0u);
+        must(status == POET_OK); /* damaged may be 1: the other slot, torn, says no number */
         must(found.sequence == info.sequence && found.step == info.step);
     }
 }

@@ -1,6 +1,7 @@
 """Runs a Python fuzz target under atheris: ``fuzz_python.py TARGET [libFuzzer's options]``.
 
-``fuzz_python.py TARGET --seeds FOLDER`` writes the target's first inputs instead.
+``fuzz_python.py TARGET --seeds FOLDER`` writes the target's first inputs instead, ``--least CORPUS
+FOLDER`` the smallest of each kind.
 """
 
 from __future__ import annotations
@@ -35,6 +36,18 @@ def write_seeds(target: str, folder: Path) -> None:
             (folder / name).write_bytes(data)
 
 
+def write_least(target: str, corpus: Path, folder: Path) -> None:
+    """The smallest input of each look and end: libFuzzer's merge cannot start Python anew."""
+    module, least = load(target), {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for path in sorted(corpus.iterdir(), key=lambda path: (path.stat().st_size, path.name)):
+            data = path.read_bytes()
+            key = (module.look(data), module.one_input(data, Path(scratch)))
+            least.setdefault(key, path)
+    for path in least.values():
+        (folder / path.name[:12]).write_bytes(path.read_bytes())
+
+
 def fuzz(target: str, options: list[str]) -> None:
     import atheris  # noqa: PLC0415  not a dependency of the tests
 
@@ -58,6 +71,8 @@ def main() -> None:
         sys.exit(f"fuzz_python: expected one of {', '.join(TARGETS)}, got {target}")
     if rest[:1] == ["--seeds"]:
         write_seeds(target, Path(rest[1]))
+    elif rest[:1] == ["--least"]:
+        write_least(target, Path(rest[1]), Path(rest[2]))
     else:
         fuzz(target, rest)
 

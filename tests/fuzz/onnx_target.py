@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from poet_mcu.errors import InternalError, PoetError
+from poet_mcu.frontend.handlers import HANDLERS
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.ir.graph import Graph
 from poet_mcu.pipeline.options import Options
@@ -59,6 +60,16 @@ def one_input(data: bytes, folder: Path) -> str:
         except PoetError:
             return "refused"
     return "planned"
+
+
+def look(data: bytes) -> object:
+    """What tells inputs apart that are both worth keeping: their operators."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError:
+        return "bytes"
+    return frozenset(node.op_type for node in model.graph.node if node.op_type in HANDLERS)
 
 
 def _batch(data: bytes) -> int | None:

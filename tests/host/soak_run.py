@@ -31,7 +31,7 @@ from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.position import Batches, Position
 from poet_mcu.pipeline.session import Session
 from poet_mcu.pipeline.target import BuildFolder, connect_twin, open_folder
-from poet_mcu.pipeline.training_run import TrainingRun
+from poet_mcu.pipeline.training_run import Restarted, TrainingRun
 from poet_mcu.toolchain import compile_program
 
 HERE = Path(__file__).resolve().parent / "soak"
@@ -63,6 +63,17 @@ class Outcome:
     seconds: float = 0.0
     losses: dict[int, float] = field(default_factory=dict)
     kept: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def untold(self) -> int:
+        """Steps that the board has done and saved while the host's run ended in an error: the next
+        run goes on behind them, and their loss is never told."""
+        return self.steps - len(self.losses)
+
+    def same_as(self, good: Outcome) -> bool:
+        """Whether weights and states, and every loss that was told, have the same bits."""
+        told = {step: good.losses[step] for step in self.losses}
+        return self.kept == good.kept and self.losses == told
 
 
 def prepare(folder: Path, rates: Rates) -> BuildFolder:
@@ -175,7 +186,7 @@ class _Abused:
             run = _run_of(Session(self.board), start, outcome.steps)
             try:
                 run.run(self.restart)
-            except BoardFault:
+            except (BoardFault, Restarted):
                 start = self.restored()
             else:
                 return

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from poet_mcu.board.load import board_text, load_board
 from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
-from poet_mcu.errors import InputError
+from poet_mcu.errors import BoardError, InputError
 from poet_mcu.frontend.onnx_import import check_model
 from poet_mcu.pipeline.options import Options, graph_options, options_from
 from poet_mcu.pipeline.problem_file import ProblemOptions, read_problem
@@ -95,6 +95,13 @@ def test_a_negative_dimension_is_refused_before_onnx_asserts_there_is_none(
     assert f"got {dim}" in problems[0].message
 
 
+def test_an_output_that_no_operator_makes(tmp_path: Path) -> None:
+    made = m.model([node("Mean", "- c", "y", "mean")], [1, 3], {"c": weights(3)}, y=[1, 3])
+    problems = check_model(m.save(made, tmp_path / "m.onnx"))
+    assert [p.node for p in problems] == ["output 'y'"]
+    assert "expected an operator that makes it" in problems[0].message
+
+
 # --- problems of the planner ------------------------------------------------------------------
 
 OP = {
@@ -164,6 +171,9 @@ def test_every_field_of_another_type_is_refused(tmp_path: Path) -> None:
     [
         ({"tensors": [TENSOR | {"nbytes": -1}]}, "of 0 or more"),
         ({"alignment_bytes": 0}, "of 1 or more"),
+        ({"tensors": [TENSOR | {"at_end_paged": True}]}, "at_start_paged beside it"),
+        ({"tensors": [TENSOR | {"at_start_paged": True, "at_end": True}]}, "no other home"),
+        ({"tensors": [TENSOR | {"at_start_paged": True, "pageable": False}]}, "pageable"),
         ({"max_write_bytes": -1}, "of 0 or more"),
         ({"tensors": [TENSOR, TENSOR]}, "ids that differ"),
         ({"ops": [OP, OP | {"outputs": []}]}, "ids that differ"),
@@ -180,6 +190,17 @@ def test_numbers_that_contradict_each_other(
 ) -> None:
     with pytest.raises(InputError, match=words):
         read(PROBLEM | change, tmp_path)
+
+
+# --- boards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\\u0000b", "../" * 3000 + "x", "soc/\N{SNOWMAN}"])
+def test_a_parent_that_no_file_can_be_called(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "board.toml"
+    path.write_text(f'extends = "{name}"\n', encoding="utf-8")
+    with pytest.raises(BoardError, match="extends: expected a file below"):
+        load_board(path)
 
 
 # --- build folders ----------------------------------------------------------------------------

@@ -105,6 +105,10 @@ SABOTAGE: dict[str, tuple[Change, str]] = {
         lambda p: at(p, Opcode.PAGE_OUT, lambda i: replace(i, page=i.page + 1)),
         "is not the page of value",
     ),
+    "a workspace that is another's": (
+        call_with(lambda o: replace(o, offset=o.offset + 8), "ws"),
+        "workspace is not the placement's scratch",
+    ),
     "too many page bytes": (
         page(lambda g: replace(g, nbytes=g.nbytes + 8)),
         r"expected \d+ page bytes, got",

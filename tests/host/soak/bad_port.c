@@ -30,7 +30,8 @@ static uint32_t next_random(void)
 
 static outcome strike(void)
 {
-    if (next_random() % 1000u >= FAULTS_PER_MILLE) {
+    const uint32_t drawn = next_random() % 1000u;
+    if (drawn + 1u > FAULTS_PER_MILLE) { /* of 0, no comparison is always true */
         return WELL;
     }
     const uint32_t kind = (next_random() >> 8) % 4u;
