@@ -67,6 +67,8 @@ def export(
         emit_json(facts)
     else:
         _out.print(f"{facts['saved']}: the weights after {facts['step']} steps")
+        if facts["doubt"] is not None:
+            _out.print(facts["doubt"])
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
@@ -74,9 +76,11 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['image']}: build {facts['build_id']}, {region}"]
     for slot in facts["slots"]:
         line = f"slot {slot['slot']}: {slot['state']}"
-        if slot["state"] != "empty":
+        if slot["state"] not in ("empty", "torn"):
             line += f", checkpoint {slot['sequence']}, {slot['step']} steps, loss {slot['loss']}"
         if slot["slot"] == facts["newest_slot"]:
             line += " (newest)"
         lines.append(line)
+    if facts["doubt"] is not None:
+        lines.append(facts["doubt"])
     return lines

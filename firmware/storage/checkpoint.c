@@ -33,8 +33,17 @@ _Static_assert(HEADER_BYTES <= POET_BLOCK_BYTES, "header fits its block");
 static const uint8_t magic[AT_VERSION] = {'P', 'O', 'E', 'T', '-', 'M', 'C', 'U',
                                           ' ', 'C', 'H', 'E', 'C', 'K', 'P', 'T'};
 
-/* What a slot's first block turned out to be. */
-typedef enum { SLOT_EMPTY, SLOT_FOREIGN, SLOT_OURS, SLOT_UNREADABLE } slot_kind;
+/* What a slot's first block turned out to be. Zeros are a slot whose writing has begun; torn, one
+ * that power failed on, or that has rotted: it looks like a header of ours and is not whole; odd,
+ * anything else, which a card may hold before its first checkpoints. */
+typedef enum {
+    SLOT_ZEROS,
+    SLOT_ODD,
+    SLOT_TORN,
+    SLOT_FOREIGN,
+    SLOT_OURS,
+    SLOT_UNREADABLE
+} slot_kind;
 
 typedef struct {
     slot_kind kind;
@@ -128,11 +137,28 @@ static void make_header(const poet_checkpoint *checkpoint, uint32_t slot, uint32
     put_u32(&header[AT_CRC], poet_crc32(0u, header, AT_CRC));
 }
 
+/* One of its long fields alone is enough: a header that rots loses few bits, one that is torn ends
+ * or begins somewhere. */
+static slot_kind kind_of_broken(const poet_checkpoint *checkpoint, const uint8_t *header)
+{
+    if (memcmp(header, magic, sizeof magic) == 0 ||
+        memcmp(&header[AT_BUILD_ID], checkpoint->config->build_id, BUILD_ID_BYTES) == 0 ||
+        memcmp(&header[AT_MODEL_HASH], checkpoint->model_hash, POET_MODEL_HASH_BYTES) == 0) {
+        return SLOT_TORN;
+    }
+    for (uint32_t i = 0u; i < POET_BLOCK_BYTES; i++) {
+        if (header[i] != 0u) {
+            return SLOT_ODD;
+        }
+    }
+    return SLOT_ZEROS;
+}
+
 static slot_kind kind_of(const poet_checkpoint *checkpoint, uint32_t slot, const uint8_t *header)
 {
     if (memcmp(header, magic, sizeof magic) != 0 ||
         get_u32(&header[AT_CRC]) != poet_crc32(0u, header, AT_CRC)) {
-        return SLOT_EMPTY;
+        return kind_of_broken(checkpoint, header);
     }
     const bool ours =
         get_u32(&header[AT_VERSION]) == HEADER_VERSION &&
@@ -190,6 +216,10 @@ static poet_status take(poet_checkpoint *checkpoint, uint32_t slot, const slot_h
             read_data_crc(checkpoint, slot, header->data_blocks, header->info.sequence, &crc);
         if (status == POET_OK && crc == header->data_crc) {
             checkpoint->newest = slot;
+            if (!is_newer(checkpoint->sequence + 1u, header->info.sequence)) {
+                /* A damaged one is half the circle ahead: somebody made it. What stays counts. */
+                checkpoint->sequence = header->info.sequence;
+            }
             return POET_OK;
         }
     }
@@ -220,6 +250,21 @@ static uint32_t newer_of(const slot_header headers[POET_CHECKPOINT_SLOTS])
     return headers[1].kind == SLOT_OURS ? 1u : 0u;
 }
 
+/* Whether the other slot may hold a newer checkpoint than this one, which is whole. Slots are
+ * written in turn, so from the second on the other one holds the checkpoint before, or a newer. */
+static bool may_be_newer(const slot_header *other, uint32_t sequence)
+{
+    return (other->kind == SLOT_TORN && other->info.sequence + 1u != sequence) ||
+           (other->kind == SLOT_ODD && sequence >= 2u);
+}
+
+/* The number to count on from. 0 is one like any other, so nothing is compared with it. */
+static uint32_t highest_of(const slot_header headers[POET_CHECKPOINT_SLOTS], uint32_t first)
+{
+    const uint32_t slot = headers[first].kind == SLOT_OURS ? first : 1u - first;
+    return headers[slot].kind == SLOT_OURS ? headers[slot].info.sequence : 0u;
+}
+
 poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_info *info)
 {
     slot_header headers[POET_CHECKPOINT_SLOTS];
@@ -231,16 +276,11 @@ poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_in
     read_headers(checkpoint, headers);
     const uint32_t first = newer_of(headers);
     const uint32_t second = 1u - first;
-    for (uint32_t slot = 0u; slot < POET_CHECKPOINT_SLOTS; slot++) {
-        if (headers[slot].kind == SLOT_OURS &&
-            is_newer(headers[slot].info.sequence, checkpoint->sequence)) {
-            checkpoint->sequence = headers[slot].info.sequence;
-        }
-    }
+    checkpoint->sequence = highest_of(headers, first);
     const poet_status status = take(checkpoint, first, &headers[first]);
     if (status == POET_OK) {
         *info = headers[first].info;
-        info->damaged = 0u;
+        info->damaged = may_be_newer(&headers[second], info->sequence) ? 1u : 0u;
         return POET_OK;
     }
     if (take(checkpoint, second, &headers[second]) == POET_OK) {

@@ -30,10 +30,26 @@ void poet_on_checkpoint_plan(poet_session *self, const poet_link_request *reques
     poet_reply_done(&self->reply);
 }
 
+/* The host says of which step it wants a checkpoint: a board that has restarted since must not
+ * write the start values over one. */
+static bool is_of_now(const poet_session *self, const poet_link_request *request)
+{
+    return request->nbytes == 0u ||
+           (poet_link_get_u32(request->payload) == self->steps_done &&
+            (self->state & POET_STATE_BEGUN) != 0u);
+}
+
 void poet_on_checkpoint(poet_session *self, const poet_link_request *request)
 {
-    (void)request;
     if (poet_session_refused(self)) {
+        return;
+    }
+    if (request->nbytes != 0u && request->nbytes != 4u) {
+        poet_session_refuse(self, POET_E_PROTOCOL);
+        return;
+    }
+    if (!is_of_now(self, request)) {
+        poet_session_refuse(self, POET_E_STATE);
         return;
     }
     if (!self->saved) { /* else asked again: it is there already */
@@ -52,6 +68,7 @@ void poet_on_checkpoint(poet_session *self, const poet_link_request *request)
 static void take_over(poet_session *self, const poet_checkpoint_info *info)
 {
     self->state &= ~POET_STATE_FAILED;
+    self->state |= POET_STATE_BEGUN;
     self->fault.status = (int32_t)POET_OK;
     self->steps_done = info->step;
     self->loss_bits = info->loss_bits;

@@ -252,6 +252,7 @@ static void on_reset_model(poet_session *self, const poet_link_request *request)
     (void)request;
     if (!self->repeated) {
         reset_model(self);
+        self->state |= POET_STATE_BEGUN;
     }
     poet_reply_done(&self->reply);
 }
@@ -298,7 +299,7 @@ static const command commands[] = {
     [POET_MSG_REBOOT] = {on_reboot, 0u, 0u},
     [POET_MSG_CHECKPOINT_PLAN] = {poet_on_checkpoint_plan, 4u + POET_POSITION_BYTES,
                                   4u + POET_POSITION_BYTES},
-    [POET_MSG_CHECKPOINT] = {poet_on_checkpoint, 0u, 0u},
+    [POET_MSG_CHECKPOINT] = {poet_on_checkpoint, 0u, 4u},
     [POET_MSG_RESTORE] = {poet_on_restore, 0u, 0u},
 };
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poet_mcu.cnames import c_string, comment_text
 from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
@@ -73,8 +73,8 @@ def model_view(code: CodeInput) -> ModelView:
         slot_blocks=code.slots.blocks,
         default_lr=c_float(code.default_lr),
         training=_training(code.recipe),
-        build_id=c_bytes("static const uint8_t build_id[16] = ", code.build_id, ";", 0),
-        build_id_field=c_bytes(".build_id = ", code.build_id, ",", 4),
+        build_id=_id_array(code.build_id),
+        build_id_field=_id_field(code.build_id),
         model_hash_field=c_bytes(".model_hash = ", code.model_hash, ",", 4),
         train_action_count=len(code.train.instructions),
         eval_action_count=len(code.evaluation.instructions),
@@ -129,6 +129,19 @@ def _steps(code: CodeInput, names: CodeNames) -> tuple[StepView, StepView]:
         "ev",
     )
     return train, evaluation
+
+
+def with_build_id(view: ModelView, build_id: bytes) -> ModelView:
+    """The same view under the id that its sources turned out to have."""
+    return replace(view, build_id=_id_array(build_id), build_id_field=_id_field(build_id))
+
+
+def _id_array(build_id: bytes) -> str:
+    return c_bytes("static const uint8_t build_id[16] = ", build_id, ";", 0)
+
+
+def _id_field(build_id: bytes) -> str:
+    return c_bytes(".build_id = ", build_id, ",", 4)
 
 
 def tensor_name(value: Value) -> str:

@@ -41,8 +41,18 @@ def wrapped(head: str, items: list[str], tail: str, indent: int = 4) -> str:
 
 def c_rows(array: npt.NDArray[np.generic]) -> tuple[str, ...]:
     """An array's elements as lines of initializers, in memory order."""
-    spell = c_float if array.dtype == np.float32 else lambda value: str(int(value))
-    words = [spell(value) for value in array.reshape(-1).tolist()]
+    flat = array.reshape(-1)
+    words = _float_words(flat) if flat.dtype == np.float32 else [str(int(v)) for v in flat.tolist()]
     return tuple(
         ", ".join(words[start : start + PER_ROW]) + "," for start in range(0, len(words), PER_ROW)
     )
+
+
+def _float_words(flat: npt.NDArray[np.generic]) -> list[str]:
+    """``c_float`` of each element, by one formatting: a network has millions of them."""
+    values = np.asarray(flat, np.float32)
+    words = ("%.9g " * values.size % tuple(values.tolist())).split()
+    # below 1e9 %.9g writes a whole number without a point, from there on with an exponent
+    for i in np.flatnonzero((values == np.trunc(values)) & (np.abs(values) < 1e9)):
+        words[i] += ".0"
+    return [word + "f" for word in words]

@@ -24,7 +24,7 @@ _SLOT = struct.Struct("<16sI16s32s5If16sI")
 _CRC = struct.Struct("<I")
 _CHUNK_BYTES = 1 << 20
 
-SlotState = Literal["whole", "damaged", "foreign", "empty"]
+SlotState = Literal["whole", "damaged", "torn", "foreign", "empty"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Slot:
     """One checkpoint slot. Everything but ``state`` and ``number`` is meaningless when empty.
 
     ``foreign``: of another build than the region's. ``damaged``: its data has another checksum.
+    ``torn``: its header is not whole, as power failed while it was written, or it has rotted; then
+    only ``sequence`` is kept, and may be wrong.
     """
 
     number: int
@@ -65,6 +67,17 @@ class CardImage:
             ahead = (whole[1].sequence - whole[0].sequence) % 2**32
             return whole[1] if 0 < ahead < 2**31 else whole[0]
         return whole[0] if whole else None
+
+    @property
+    def doubtful(self) -> Slot | None:
+        """A slot that is not whole and may hold a newer checkpoint than ``newest``."""
+        newest = self.newest
+        for slot in self.slots:
+            ahead = (slot.sequence - newest.sequence) % 2**32 if newest else 1
+            newer = {"damaged": ahead < 2**31, "torn": ahead != 2**32 - 1}
+            if newer.get(slot.state, False):
+                return slot
+        return None
 
     def data(self, slot: Slot) -> bytes:
         """The bytes of a checkpoint, whole blocks."""
@@ -138,17 +151,28 @@ def _region(file: BinaryIO, path: Path, blocks: int, first: int) -> CardImage:
             f"slots of {slot_blocks} in it, got {blocks - first} blocks; the image was cut short, "
             "or the header is damaged"
         )
-    slots = tuple(
+    slots = [
         _slot(file, number, first + slot_block + number * slot_blocks, slot_blocks, build_id)
         for number in range(SLOTS if slot_blocks else 0)
-    )
-    return CardImage(path, first, build_id, region_blocks, slot_block, slot_blocks, slots)
+    ]
+    used = any(slot.state == "whole" and slot.sequence > 1 for slot in slots)
+    for slot in slots:
+        # Written in turn: from the second checkpoint on both slots have been used.
+        if slot.state == "empty" and used:
+            header = _read(file, first + slot_block + slot.number * slot_blocks, 1)
+            slots[slot.number] = Slot(slot.number, "torn" if any(header) else "empty")
+    where = (path, first, build_id, region_blocks, slot_block, slot_blocks)
+    return CardImage(*where, tuple(slots))
 
 
 def _slot(file: BinaryIO, number: int, block: int, slot_blocks: int, build_id: bytes) -> Slot:
     header = _read(file, block, 1)
     if not header.startswith(SLOT_MAGIC) or not _sealed(header, _SLOT):
-        return Slot(number, "empty")
+        # One of its long fields alone is enough: rot takes few bits, a torn write an end.
+        known = header.startswith(SLOT_MAGIC) or header[20:36] == build_id != bytes(16)
+        torn = known and len(header) == BLOCK_BYTES
+        sequence = _SLOT.unpack_from(header)[6] if torn else 0
+        return Slot(number, "torn" if torn else "empty", sequence=sequence)
     (
         _, version, build, model, own_number, own_blocks, sequence, data_blocks, step, loss,
         position, crc,

@@ -6,6 +6,7 @@ Networking 7(2), 1999.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -81,12 +82,25 @@ def decode_frame(encoded: bytes) -> Frame | None:
     return Frame(kind, sequence, covered[_HEADER.size :], version)
 
 
+#: what a start-up file says on the line when the core has stopped (firmware/port/common/startup.c)
+_LAST_WORDS = re.compile(rb"poet: [a-z ]+(?: [a-z]+=[0-9a-f]{8})+\r\n")
+
+
 class FrameDecoder:
-    """Finds good frames in a stream of bytes; counts the damaged ones in ``damaged``."""
+    """Finds good frames in a stream of bytes; counts the damaged ones in ``damaged``.
+
+    ``last_words`` is the report of a fault, which a board sends as text before it stops, or ''.
+    """
 
     def __init__(self) -> None:
         self.damaged = 0
+        self.last_words = ""
         self._open = bytearray()
+
+    @property
+    def unfinished(self) -> bool:
+        """Bytes have come since the last frame."""
+        return bool(self._open)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The good frames that end within ``data``, which may be any piece of the stream."""
@@ -100,8 +114,15 @@ class FrameDecoder:
             frame = decode_frame(encoded)
             if frame is None:
                 self.damaged += 1
+                self._listen(encoded)
             else:
                 found.append(frame)
         # One byte too many is enough to know a frame as damaged: endless noise takes no memory.
         self._open += rest[: _MOST_ENCODED_BYTES + 1 - len(self._open)]
+        self._listen(self._open)
         return found
+
+    def _listen(self, noise: bytes | bytearray) -> None:
+        said = _LAST_WORDS.search(noise)
+        if said:
+            self.last_words = said[0].decode("ascii").strip()

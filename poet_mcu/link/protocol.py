@@ -20,6 +20,7 @@ BUILD_ID_BYTES = 16
 TRACE_FLAG = 1
 STATE_FAILED = 1
 STATE_WRONG_ABI = 2
+STATE_BEGUN = 4
 NONE = 0xFFFF_FFFF  # "no action" and "no block" in a fault
 CHECKPOINT_ACTION = 0xFFFF_FFFE  # the action of a fault while a checkpoint was written or read
 POSITION_BYTES = 16
@@ -45,6 +46,10 @@ class Message(enum.IntEnum):
     CHECKPOINT_PLAN = 0x0C
     CHECKPOINT = 0x0D
     RESTORE = 0x0E
+    TEST_MEMORY = 0x40
+    TEST_CASE = 0x41
+    TEST_CARD_OPEN = 0x42
+    TEST_CARD = 0x43
     PROGRESS = 0xFD
     TRACE = 0xFE
     ERROR = 0xFF
@@ -110,6 +115,11 @@ class Identity:
     def failed(self) -> bool:
         """A step failed: the model must be reset."""
         return bool(self.state & STATE_FAILED)
+
+    @property
+    def begun(self) -> bool:
+        """The model was reset or restored since the board started."""
+        return bool(self.state & STATE_BEGUN)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Identity:

@@ -67,12 +67,13 @@ class Port:
         try:
             # pyserial has no types; the port is one of several unrelated classes.
             self._port: Any = serial.serial_for_url(
-                url, baudrate=BAUD, timeout=0, write_timeout=write_timeout_s
+                url, baudrate=BAUD, timeout=0, write_timeout=write_timeout_s, exclusive=True
             )
         except (serial.SerialException, OSError, ValueError) as error:
             raise DeviceError(
                 f"{url}: expected a serial port or socket that can be opened, got '{error}'; "
-                "check the address, the cable and your right to use the port"
+                "check the address, the cable, your right to use the port, and that no other "
+                "program has it open"
             ) from error
         try:
             self._fileno: int | None = self._port.fileno()
@@ -171,6 +172,8 @@ class Link:
                 if entry is not None and self._take(frame, entry, on_event):
                     answers[entry.index] = frame.payload
                     del waiting[frame.sequence]
+            if self._decoder.last_words:
+                raise self._stopped()
             for entry in waiting.values():
                 self._repeat(entry)
         return [answers[index] for index in range(len(requests))]
@@ -212,10 +215,20 @@ class Link:
         entry.repeat_at = min(now + entry.interval_s, entry.alive_at + patience_s)
         self._port.write(entry.encoded)
 
+    def _stopped(self) -> DeviceError:
+        said = self._decoder.last_words
+        self._decoder.last_words = ""
+        return DeviceError(
+            f"{self.url}: expected the board to run, got '{said}', and it has stopped; reset it, "
+            "and if it stops again, report these words with the build folder"
+        )
+
     def _silence(self, message: Message, patience_s: float) -> DeviceError:
         got = "serial silence"
         if self._decoder.damaged:
             got = f"none, and {self._decoder.damaged} damaged frames in all"
+        elif self._decoder.unfinished:
+            got = "none, but bytes that are no frame"
         return DeviceError(
             f"{self.url}: {message.name}: expected an answer within {patience_s:g} s, got {got}; "
             "check that the board is powered and flashed with poet-mcu firmware, and that this "

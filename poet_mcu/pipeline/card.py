@@ -17,6 +17,15 @@ from poet_mcu.pipeline.position import Position
 from poet_mcu.pipeline.target import BuildFolder, open_folder
 from poet_mcu.units import BLOCK_BYTES, blocks
 
+_NOT_WHOLE = {
+    "damaged": "a damaged one",
+    "foreign": "a foreign one",
+    "torn": "a header that is not whole",
+}
+_LOST = {
+    "damaged": "its data has another checksum",
+    "torn": "its header is not whole; power failed while it was written, or the card has lost it",
+}
 _WEIGHTS = (Role.PARAMETER.value, Role.STATISTIC.value)
 
 
@@ -35,11 +44,13 @@ def check_card(
     """``card_info``, and everything that is wrong; ``folder``: also that it is of that build."""
     card = read_card(image, _region_block(folder, block))
     faults = [
-        f"slot {slot.number}: expected a whole checkpoint or none, got a {slot.state} one of step "
-        f"{slot.step}"
+        f"slot {slot.number}: expected a whole checkpoint or none, got {_NOT_WHOLE[slot.state]}"
+        + (f" of step {slot.step}" if slot.state != "torn" else "")
         for slot in card.slots
-        if slot.state in ("damaged", "foreign")
+        if slot.state in _NOT_WHOLE
     ]
+    doubt = doubt_of(card)
+    faults += [] if doubt is None else [doubt]
     if card.newest is None:
         faults.append("checkpoints: expected a whole one, got none")
     if folder is not None:
@@ -69,7 +80,19 @@ def export_card(image: Path, folder: Path, save: Path) -> dict[str, Any]:
     if wrong:
         raise InputError(f"{image}: {wrong[0]}; give the folder of the build that trained it")
     save_with_weights(folder / "model.onnx", _weights(card, slot, build), save)
-    return {"saved": str(save), "sequence": slot.sequence, "step": slot.step}
+    facts = {"saved": str(save), "sequence": slot.sequence, "step": slot.step}
+    return facts | {"doubt": doubt_of(card)}
+
+
+def doubt_of(card: CardImage) -> str | None:
+    """The sentence that says that the newest whole checkpoint may not be the newest of all."""
+    slot, newest = card.doubtful, card.newest
+    if slot is None or newest is None:
+        return None
+    return (
+        f"slot {slot.number}: a newer checkpoint than that of step {newest.step} may be lost: "
+        f"{_LOST[slot.state]}"
+    )
 
 
 def _region_block(folder: Path | None, block: int | None) -> int | None:
@@ -117,13 +140,14 @@ def _facts(card: CardImage) -> dict[str, Any]:
         "region_block": card.region_block,
         "region_blocks": card.region_blocks,
         "newest_slot": newest.number if newest else None,
+        "doubt": doubt_of(card),
         "slots": [_slot_facts(slot) for slot in card.slots],
     }
 
 
 def _slot_facts(slot: Slot) -> dict[str, Any]:
     facts: dict[str, Any] = {"slot": slot.number, "state": slot.state}
-    if slot.state == "empty":
+    if slot.state in ("empty", "torn"):
         return facts
     position = Position.unpack(slot.position)
     return facts | {

@@ -21,6 +21,8 @@ from poet_mcu.link.emulator import run_host, run_qemu, run_registers
 from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
 
+_BUILD_ID_BYTES = 16
+
 
 @dataclass(frozen=True, slots=True)
 class BuildFolder:
@@ -43,8 +45,15 @@ class BuildFolder:
 
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
-        kept = self.manifest["options"]
-        return prepare(options_from(kept, self.path / "model.onnx", str(self.path / BOARD_FILE)))
+        kept, board = self.manifest["options"], str(self.path / BOARD_FILE)
+        try:
+            options = options_from(kept, self.path / "model.onnx", board)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"{self.path / MANIFEST}: options: expected those of a build, got: {error}; "
+                "build again"
+            ) from error
+        return prepare(options)
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -57,12 +66,20 @@ def open_folder(path: Path) -> BuildFolder:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
         board = load_board(path / BOARD_FILE)
-        bytes.fromhex(manifest["build_id"])
+        _check_manifest(manifest, plan)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected the files of a build, got damaged ones ({error}); build again"
         ) from error
     return BuildFolder(path, manifest, plan, board)
+
+
+def _check_manifest(manifest: Any, plan: Any) -> None:
+    """Raise what ``open_folder`` takes for damage unless all is there that the folder gives out."""
+    if len(bytes.fromhex(manifest["build_id"])) != _BUILD_ID_BYTES:
+        raise ValueError(f"build_id of {_BUILD_ID_BYTES} bytes expected")
+    if not isinstance(manifest["options"], dict) or not isinstance(plan, dict):
+        raise TypeError("objects expected as options and as plan")
 
 
 @contextlib.contextmanager

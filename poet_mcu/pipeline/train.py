@@ -30,6 +30,11 @@ class TrainProgress:
     loss: float
 
 
+#: what ``newer_checkpoint_damaged`` among the facts means, for people
+LOST_CHECKPOINT = (
+    "the board went on from an older checkpoint, as a newer one on the card is not whole: its "
+    "steps were done again; look with 'poet-mcu card check', and do not trust this card"
+)
 Watch = Callable[[TrainProgress], None]
 
 
@@ -85,6 +90,7 @@ def train(
         counters = board.counters()
         weights = session.parameters()
         run.require_all_done()
+    facts |= {"newer_checkpoint_damaged": True} if run.lost_checkpoint else {}
     facts |= _losses(run, data) | {
         "steps": run.steps,
         "recoveries": run.recoveries,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from poet_mcu.errors import DeviceError
+from poet_mcu.link import status
 from poet_mcu.link.protocol import CHECKPOINT_ACTION
 from poet_mcu.link.transport import BoardFault
 from poet_mcu.pipeline.position import Batches, Position
@@ -15,6 +16,10 @@ from poet_mcu.pipeline.session import Session
 
 #: recoveries without a new step between them; a card that fails this often needs a person
 RECOVERIES = 3
+
+
+class Restarted(DeviceError):
+    """The board has started again in the middle of a training."""
 
 
 @dataclass(slots=True)
@@ -34,6 +39,7 @@ class TrainingRun:
     start: int
     losses: dict[int, float] = field(default_factory=dict)
     recoveries: int = 0
+    lost_checkpoint: bool = False  # a recovery found that a newer one than it took may be lost
     _since_progress: int = 0
 
     def run(self, watch: Callable[[int, float], None]) -> None:
@@ -44,16 +50,13 @@ class TrainingRun:
         step = self.start
         if self.every:
             self._plan()
-            self._save()  # the newest checkpoint on the card is this run's from here on
+            self._save(step)  # the newest checkpoint on the card is this run's from here on
         while step < self.steps:
             try:
                 loss = self._step(step)
-            except BoardFault as error:
+            except (BoardFault, Restarted) as error:
                 step = self._go_back(error)
                 continue
-            if step not in self.losses:
-                self._since_progress = 0
-            self.losses[step] = loss
             _require_finite(loss, step + 1)
             watch(step, loss)
             step += 1
@@ -71,26 +74,48 @@ class TrainingRun:
             if not self.every or error.answer.fault.action != CHECKPOINT_ACTION:
                 raise
             # The step is done and counted; what failed is its checkpoint. See below.
-            self._save()
+            self._save(step + 1)
             loss = board.train_step(lr=lr, step=step).loss
+        if step == 0:
+            self._require_begun()
+        if step not in self.losses:
+            self._since_progress = 0
+        self.losses[step] = loss
         if self.every and ((step + 1) % self.every == 0 or step + 1 == self.steps):
             # A board that has just saved says so at once; one that restarted before the first step
             # has forgotten to.
-            self._save()
+            self._save(step + 1)
         return loss
 
-    def _save(self) -> None:
+    def _save(self, step: int) -> None:
         while True:
             try:
-                self.session.board.checkpoint()
-            except BoardFault:
+                self.session.board.checkpoint(step)
+            except BoardFault as error:
+                if error.answer.status == status.E_STATE:
+                    self._require_begun()
+                    raise
                 if not self._may_try():
                     raise
             else:
                 return
 
-    def _go_back(self, error: BoardFault) -> int:
+    def _require_begun(self) -> None:
+        """Raise Restarted when the board has forgotten what it was told, its inputs too.
+
+        From the second step on the number of steps tells, before the first it is 0 anyway.
+        """
+        board = self.session.board
+        if not board.identify().begun:
+            raise Restarted(
+                f"{board.url}: training: expected a board that runs on, got one that has "
+                "restarted; check its supply, train with --checkpoint-every to go on by itself"
+            )
+
+    def _go_back(self, error: BoardFault | Restarted) -> int:
         """Go back to the newest checkpoint; the step to go on with."""
+        if not self.every:
+            self._require_begun()  # a restart is the better explanation
         while self._may_try():
             try:
                 restored = self.session.board.restore()
@@ -98,6 +123,7 @@ class TrainingRun:
                 continue
             if restored.position != self.position.pack():
                 break
+            self.lost_checkpoint |= restored.damaged
             self._plan()
             return restored.step
         raise error

@@ -19,6 +19,7 @@ from poet_mcu.board.schema import Board
 from poet_mcu.errors import CheckFailed, InternalError
 from poet_mcu.toolchain import flags
 from poet_mcu.toolchain.tools import compiler, objcopy
+from poet_mcu.toolchain.uf2 import write_uf2
 
 _OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
 
@@ -33,15 +34,19 @@ def compile_program(
     defines: Mapping[str, str | int] | None = None,
     extra_flags: Sequence[str] = (),
     jobs: int = 2,
+    call_graphs: list[str] | None = None,
 ) -> Path:
     """Compile ``sources`` and link them into the ELF ``out``; ``out`` is returned.
 
     Objects live in a temporary folder. ``defines`` become -Dname=value. ``extra_flags`` go to
-    compiler and linker (sanitizers). Raises ToolMissing, CheckFailed when a memory region of the
+    compiler and linker (sanitizers). For an Arm board ``call_graphs`` gets the compiler's graph of
+    each file (``stack.py``). Raises ToolMissing, CheckFailed when a memory region of the
     linker script is too small, InternalError with the command and the compiler's text otherwise.
     """
     cc = str(compiler(board))
     common = [cc, *flags.compile_flags(board), *extra_flags]
+    if board.kind != "host":
+        common.append(flags.CALL_GRAPH)
     common += [f"-I{folder}" for folder in include_dirs]
     common += [f"-D{name}={value}" for name, value in (defines or {}).items()]
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +58,14 @@ def compile_program(
         if failed:
             raise InternalError("\n".join(failed))
         _link(board, cc, objects, out, linker_script, extra_flags)
+        if call_graphs is not None:
+            call_graphs += [_graph(path).read_text(encoding="utf-8") for path in objects]
     return out
+
+
+def _graph(target: Path) -> Path:
+    """Where gcc leaves the call graph of an object."""
+    return target.with_suffix(".ci")
 
 
 def _compile(common: Sequence[str], source: Path, target: Path) -> str:
@@ -70,26 +82,37 @@ def _compile(common: Sequence[str], source: Path, target: Path) -> str:
     flags_only = [word for word in common if not word.startswith("-I")]
     key = hashlib.sha256("\0".join([*flags_only, source.name]).encode() + b"\0" + text.stdout)
     kept = Path(folder) / f"{key.hexdigest()}.o"
+    # The object comes last into the folder and is looked for first: where it is, all is.
+    products = [(target, kept)]
+    if flags.CALL_GRAPH in common:
+        products.insert(0, (_graph(target), _graph(kept)))
     if text.returncode == 0 and kept.is_file():
-        shutil.copyfile(kept, target)
+        for made, copy in products:
+            shutil.copyfile(copy, made)
         return ""
     failure = _run(command)
     if not failure:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        partial_copy = kept.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        shutil.copyfile(target, partial_copy)
-        partial_copy.replace(kept)
+        for made, copy in products:
+            partial_copy = copy.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            shutil.copyfile(made, partial_copy)
+            partial_copy.replace(copy)
     return failure
 
 
 def make_images(board: Board, elf: Path) -> tuple[Path, Path]:
-    """``elf`` as raw binary (.bin, from the lowest load address on) and Intel hex (.hex)."""
+    """``elf`` as raw binary (.bin, from the lowest load address on) and Intel hex (.hex).
+
+    A board whose boot loader takes UF2 files gets one too (.uf2).
+    """
     tool = str(objcopy(board))
     images = elf.with_suffix(".bin"), elf.with_suffix(".hex")
     for form, image in zip(("binary", "ihex"), images, strict=True):
         text = _run([tool, "-O", form, str(elf), str(image)])
         if text:
             raise InternalError(text)
+    if board.flash_with is not None and board.flash_with.uf2_board:
+        write_uf2(elf, elf.with_suffix(".uf2"), board.flash_with.uf2_family)
     return images
 
 

@@ -29,6 +29,8 @@ WARNINGS = (
 )
 #: -ffp-contract=off: nothing fuses but POET_FMA, so that every target rounds alike.
 LANGUAGE = ("-std=c11", "-ffp-contract=off", "-ffreestanding")
+#: changes no code: gcc also writes who calls whom, and the stack of each function (``stack.py``)
+CALL_GRAPH = "-fcallgraph-info=su"
 OPTIMIZE = ("-O2", "-ffunction-sections", "-fdata-sections")
 
 

@@ -100,6 +100,64 @@ def test_a_damaged_slot_is_told_and_the_older_one_exported(
     assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "trained.onnx").read_bytes()
 
 
+HEADERS = {
+    "a bit of the magic": (3, b"\x55"),
+    "a bit of the build": (25, b"\x55"),
+    "a bit of the step": (85, b"\x55"),
+    "its checksum": (112, b"\x55\xaa"),
+    "torn": (60, bytes(452)),
+    "all of it": (0, b"\xff" * 512),
+}
+
+
+@pytest.mark.parametrize("rot", HEADERS)
+def test_a_rotten_header_of_the_newest_checkpoint_is_told(
+    run: Any, host_build: Path, trained: Path, data: Path, tmp_path: Path, rot: str
+) -> None:
+    """The older one is taken, and everyone who takes it says that a newer one may be lost."""
+    newest = run("card", "info", trained, "--json").json["newest_slot"]
+    at, new = HEADERS[rot]
+    patch(trained, slot_bytes(run, trained, newest) + at, new)
+    told = f"slot {newest}: a newer checkpoint than that of step 6 may be lost: its header is not"
+    found = run("card", "check", trained)
+    assert (found.code, told in found.err) == (1, True), found.err
+    assert f"slot {newest}: expected a whole checkpoint or none, got a header that" in found.err
+    assert told in run("card", "info", trained).out
+    out = tmp_path / "o.onnx"
+    exported = run("card", "export", trained, "--build", host_build, "--save", out)
+    assert (exported.code, told in exported.out) == (0, True)
+    again = run(
+        "train", host_build, "--data", data, "--epochs", 2, "--emulate", "--card", trained,
+        "--resume", "--json",
+    )  # fmt: skip
+    assert (again.json["resumed_at_step"], again.json["newer_checkpoint_damaged"]) == (6, True)
+    assert "warning: the board went on from an older checkpoint" in again.err
+
+
+def test_a_rotten_header_of_the_older_checkpoint_loses_nothing(
+    run: Any, host_build: Path, trained: Path, data: Path
+) -> None:
+    newest = run("card", "info", trained, "--json").json["newest_slot"]
+    patch(trained, slot_bytes(run, trained, 1 - newest) + 85, b"\x55")
+    found = run("card", "check", trained)
+    assert found.code == 1
+    assert f"slot {1 - newest}: expected a whole checkpoint or none, got a header" in found.err
+    assert "may be lost" not in found.err
+    again = run(
+        "train", host_build, "--data", data, "--epochs", 2, "--emulate", "--card", trained,
+        "--resume", "--json",
+    )  # fmt: skip
+    assert (again.json["resumed_at_step"], again.json["newer_checkpoint_damaged"]) == (8, False)
+    assert "warning" not in again.err
+
+
+def test_an_erased_header_is_a_checkpoint_that_was_never_finished(run: Any, trained: Path) -> None:
+    newest = run("card", "info", trained, "--json").json["newest_slot"]
+    patch(trained, slot_bytes(run, trained, newest), bytes(512))
+    facts = run("card", "check", trained, "--json").json
+    assert (facts["faults"], facts["doubt"], facts["newest_slot"]) == ([], None, 1 - newest)
+
+
 def test_a_checkpoint_of_another_model_is_refused_by_its_hash(
     run: Any, host_build: Path, trained: Path, data: Path, tmp_path: Path
 ) -> None:

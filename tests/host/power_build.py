@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 import models
+import numpy as np
+import onnx
 
 from poet_mcu import resources
 from poet_mcu.pipeline import build
@@ -19,21 +21,37 @@ HERE = Path(__file__).with_name("power")
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARD = "qemu-lm3s6965evb"
 KERNELS = (
-    "accumulate", "activations", "adam", "add", "conv2d", "dense", "ended", "fused_update", "math",
-    "momentum", "product", "relu", "rmsprop", "sgd", "softmax_xent",
+    "accumulate", "activations", "adam", "add", "conv2d", "dense", "dropout", "ended",
+    "fused_update", "math", "momentum", "product", "relu", "rmsprop", "sgd", "softmax_xent",
 )  # fmt: skip
 RUNTIME = ("checkpoint", "crc", "page_store", "status")
 
 
-def generate(folder: Path, sizes: tuple[int, ...], **options: object) -> Plan:
-    """The generated files of ``models.mlp`` in ``folder``; its plan."""
-    path = models.save(models.mlp("N", sizes), folder / "mlp.onnx")
+def generate(
+    folder: Path, sizes: tuple[int, ...], *, dropout: bool = False, **options: object
+) -> Plan:
+    """The generated files of ``models.mlp`` in ``folder``, with ``dropout`` in it; its plan."""
+    proto = models.mlp("N", sizes)
+    if dropout:
+        _drop(proto)
+    path = models.save(proto, folder / "mlp.onnx")
     planned = plan(Options(path, BOARD, batch=2, time_limit_s=5.0, **options))
     code = build._code_input(planned, planned.prepared.board)
     _, texts = build._with_build_id(code, planned.prepared.board)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     return planned
+
+
+def _drop(proto: onnx.ModelProto) -> None:
+    """A Dropout behind the first Relu, which is the second node."""
+    ratio = onnx.numpy_helper.from_array(np.asarray(0.4, np.float32), "ratio")
+    mode = onnx.numpy_helper.from_array(np.asarray(True), "mode")
+    proto.graph.initializer.extend([ratio, mode])
+    relu, gemm = proto.graph.node[1], proto.graph.node[2]
+    drop = models.node("Dropout", f"{relu.output[0]} ratio mode", "dropped")
+    gemm.input[0] = "dropped"
+    proto.graph.node.insert(2, drop)
 
 
 @functools.cache

@@ -203,27 +203,10 @@ static bool clocks_agree(void)
     return micros >= low && micros <= high;
 }
 
-#if defined(OVERFLOW)
-static uint32_t sink;
-__attribute__((noinline)) static void overflow(uint32_t depth)
-{
-    volatile uint8_t frame[512];
-    frame[0] = (uint8_t)depth;
-    if (depth != 0u) {
-        overflow(depth - 1u);
-    }
-    sink += frame[0];
-}
-#endif
-
 int main(void)
 {
     poet_port_init();
     text("\nstart\n");
-#if defined(OVERFLOW)
-    overflow(1000u);
-    number("sink", sink);
-#endif
     number("stack_bytes", poet_port_stack_bytes());
     number("stack_free", poet_port_stack_free_bytes());
     number("data_sum", in_data[0] + in_data[1] + in_data[2] + in_data[3]);

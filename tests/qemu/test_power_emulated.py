@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from poet_mcu.link import status
-from poet_mcu.link.card_image import read_card
+from poet_mcu.link.card_image import SLOT_MAGIC, read_card
 from poet_mcu.link.client import Board, open_board
 from poet_mcu.link.emulator import run_host, run_qemu
 from poet_mcu.link.protocol import Restored
@@ -137,6 +137,12 @@ def logged(folder: BuildFolder, tmp_path_factory: pytest.TempPathFactory) -> Log
     return Logged(start, writes_in(log), tuple(acknowledged), weights)
 
 
+def in_header(logged: Logged, n: int) -> bool:
+    """Whether write n erases or writes the header of a checkpoint, which a cut tears."""
+    headers = {block for block, content in logged.writes if content.startswith(SLOT_MAGIC)}
+    return logged.writes[n][0] in headers
+
+
 def cut(logged: Logged, n: int, target: Path) -> int:
     """The card after a cut in write n, in ``target``; the step of the last acknowledgement."""
     shutil.copyfile(logged.start, target)
@@ -153,6 +159,11 @@ def cut(logged: Logged, n: int, target: Path) -> int:
     return max(step for count, step in logged.acknowledged if count <= n)
 
 
+def doubtful(image: Path) -> bool:
+    """Whether the host says of a card that a newer checkpoint may be lost."""
+    return read_card(image).doubtful is not None
+
+
 def restore(board: Board) -> Restored | None:
     """None: the card says that there is no checkpoint."""
     try:
@@ -163,14 +174,20 @@ def restore(board: Board) -> Restored | None:
         return None
 
 
-def resume(folder: BuildFolder, board: Board, logged: Logged, acknowledged: int) -> int:
-    """Restore, train to the end, compare every bit; the step it went on from."""
+def resume(
+    folder: BuildFolder, board: Board, logged: Logged, acknowledged: int, *, doubt: bool
+) -> int:
+    """Restore, train to the end, compare every bit; the step it went on from.
+
+    ``doubt``: the host finds in the card's image that a newer checkpoint may be lost, and so must
+    the board.
+    """
     restored = restore(board)
     if restored is None:
         board.reset_model()
     else:
         assert restored.position == b"where".ljust(16, b"\0")
-        assert not restored.damaged
+        assert restored.damaged == doubt
     step = restored.step if restored else 0
     assert acknowledged <= step <= acknowledged + EVERY
     assert step % EVERY == 0
@@ -191,7 +208,9 @@ def test_a_cut_at_every_write_resumed_on_the_host(
     with twin(folder, shutil.copyfile(logged.start, tmp_path / "card.img")) as board:
         for n in range(len(logged.writes)):
             acknowledged = cut(logged, n, tmp_path / "card.img")
-            steps.append(resume(folder, board, logged, acknowledged))
+            steps.append(
+                resume(folder, board, logged, acknowledged, doubt=doubtful(tmp_path / "card.img"))
+            )
     assert len(steps) == len(logged.writes) > 100
     assert set(steps) == set(range(0, STEPS + 1, EVERY))
 
@@ -204,22 +223,25 @@ def test_a_cut_resumed_on_the_emulator(
     for n in range(0, len(logged.writes), every):
         acknowledged = cut(logged, n, tmp_path / "card.img")
         with emulated(folder, tmp_path / "card.img") as board:
-            resume(folder, board, logged, acknowledged)
+            resume(folder, board, logged, acknowledged, doubt=doubtful(tmp_path / "card.img"))
 
 
 def test_the_host_reads_what_the_board_wrote(
     folder: BuildFolder, logged: Logged, tmp_path: Path
 ) -> None:
     """At every cut the host tool takes the checkpoint that the board takes."""
-    found = set()
+    found, torn = set(), 0
     for n in range(len(logged.writes)):
         acknowledged = cut(logged, n, tmp_path / "card.img")
         card = read_card(tmp_path / "card.img")
-        assert {slot.state for slot in card.slots} <= {"whole", "empty"}
+        states = {slot.state for slot in card.slots}
+        assert states <= {"whole", "empty", *(["torn"] if in_header(logged, n) else [])}
+        torn += "torn" in states
         newest = card.newest
         found.add(newest.step if newest else 0)
         assert acknowledged <= (newest.step if newest else 0) <= acknowledged + EVERY
     assert found == set(range(0, STEPS + 1, EVERY))
+    assert 0 < torn <= 4 * STEPS // EVERY
 
 
 class Killed(Exception):

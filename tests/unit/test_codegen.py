@@ -58,6 +58,15 @@ def test_rows_hold_every_element_in_memory_order() -> None:
     assert len(rows) == 4
 
 
+def test_rows_spell_each_float_as_a_single_one_is_spelt() -> None:
+    whole = np.float32([1, -3, 1e6, 2**23 - 0.5, 999_999_936, 1e9, 2**30, 1e10, 3e38, 0.1])
+    rng = np.random.default_rng(0)
+    patterns = rng.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
+    values = np.concatenate([np.float32(EDGES), whole, patterns[np.isfinite(patterns)]])
+    words = " ".join(c_rows(values)).replace(",", "").split()
+    assert words == [c_float(v) for v in values.tolist()]
+
+
 def test_wrapped_lines_fit_and_keep_everything() -> None:
     items = [f"argument_number_{i}" for i in range(20)]
     text = wrapped("function(", items, ");")

@@ -66,6 +66,7 @@ def test_state_bits_equal_trainer_h() -> None:
     text = header("trainer.h")
     assert f"POET_STATE_FAILED {protocol.STATE_FAILED}u" in text
     assert f"POET_STATE_WRONG_ABI {protocol.STATE_WRONG_ABI}u" in text
+    assert f"POET_STATE_BEGUN {protocol.STATE_BEGUN}u" in text
     assert f"POET_TRAIN_TRACE {protocol.TRACE_FLAG}u" in text
 
 

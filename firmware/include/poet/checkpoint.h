@@ -22,7 +22,7 @@ typedef struct {
     uint32_t sequence;  /* counts checkpoints on this card */
     uint32_t step;      /* training steps done */
     uint32_t loss_bits; /* of the last of them, the bits of a float */
-    uint32_t damaged;   /* 1: a newer one was there, and its slot cannot be read or is not whole */
+    uint32_t damaged;   /* 1: a newer one may be there, in a slot that cannot be read or is not whole */
     uint8_t position[POET_POSITION_BYTES]; /* the host's: where in which data */
 } poet_checkpoint_info;
 

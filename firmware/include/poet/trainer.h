@@ -19,6 +19,9 @@
 #define POET_STATE_FAILED 1u
 /* The same: the generated files speak another POET_ABI_VERSION, nothing but IDENTIFY works. */
 #define POET_STATE_WRONG_ABI 2u
+/* The same: RESET_MODEL or RESTORE was done since the start of the board. A host that has begun a
+ * training so and does not find the bit any more talks to a board that has restarted since. */
+#define POET_STATE_BEGUN 4u
 
 /* Parameters from flash, optimizer state to zero, page store opened. The model stays referenced.
  * A plan without pages never touches the card; otherwise a card that fails is reported by
