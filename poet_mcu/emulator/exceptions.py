@@ -14,6 +14,7 @@ from unicorn import Uc, UcError
 from unicorn.arm_const import (
     UC_ARM_REG_BASEPRI,
     UC_ARM_REG_CONTROL,
+    UC_ARM_REG_D0,
     UC_ARM_REG_FAULTMASK,
     UC_ARM_REG_FPSCR,
     UC_ARM_REG_LR,
@@ -24,7 +25,6 @@ from unicorn.arm_const import (
     UC_ARM_REG_R2,
     UC_ARM_REG_R3,
     UC_ARM_REG_R12,
-    UC_ARM_REG_S0,
     UC_ARM_REG_SP,
     UC_ARM_REG_XPSR,
 )
@@ -36,7 +36,7 @@ _BASIC = (
     UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3, UC_ARM_REG_R12, UC_ARM_REG_LR,
     UC_ARM_REG_PC, UC_ARM_REG_XPSR,
 )  # fmt: skip
-_FLOATS = (*(UC_ARM_REG_S0 + n for n in range(16)), UC_ARM_REG_FPSCR)
+_FLOATS = (*(UC_ARM_REG_D0 + n for n in range(8)), UC_ARM_REG_FPSCR)  # S0 to S15 by pairs
 _BASIC_BYTES, _FULL_BYTES = 32, 104
 _ALIGNED = 1 << 9  # of the stacked xPSR: a word was left out to align the stack
 _THUMB = 1 << 24
@@ -157,8 +157,9 @@ class Exceptions:
         stack = int(uc.reg_read(UC_ARM_REG_SP))
         words = struct.unpack("<8I", uc.mem_read(stack, _BASIC_BYTES))
         if full:
-            floats = struct.unpack("<17I", uc.mem_read(stack + _BASIC_BYTES, 68))
-            uc.reg_write_batch(list(zip(_FLOATS, floats, strict=True)))
+            floats = struct.unpack("<8QI", uc.mem_read(stack + _BASIC_BYTES, 68))
+            if floats != uc.reg_read_batch(_FLOATS):  # writing them is slow, and seldom needed
+                uc.reg_write_batch(list(zip(_FLOATS, floats, strict=True)))
         uc.reg_write_batch(list(zip(_BASIC, (*words[:7], words[7] & ~_ALIGNED), strict=True)))
         stack += _FULL_BYTES if full else _BASIC_BYTES
         uc.reg_write(UC_ARM_REG_SP, stack + (4 if words[7] & _ALIGNED else 0))
@@ -199,7 +200,7 @@ class Exceptions:
         words[7] |= _ALIGNED if before & 4 else 0
         frame = struct.pack("<8I", *words)
         if full:
-            frame += struct.pack("<18I", *uc.reg_read_batch(_FLOATS), 0)
+            frame += struct.pack("<8Q2I", *uc.reg_read_batch(_FLOATS), 0)
         try:
             uc.mem_write(stack, frame)
         except UcError as error:
