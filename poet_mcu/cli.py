@@ -17,6 +17,7 @@ from poet_mcu import __version__
 from poet_mcu.board.load import list_boards, load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.cli_card import app as card_app
+from poet_mcu.cli_hil import calibrate, flash, hil
 from poet_mcu.cli_options import Given, ModelArg, takes_options
 from poet_mcu.cli_planner import (
     OptionalBoardOpt,
@@ -44,7 +45,7 @@ from poet_mcu.pipeline.picture import write_report
 from poet_mcu.pipeline.plan import PlanInfeasible
 from poet_mcu.pipeline.plan import plan as run_plan
 from poet_mcu.pipeline.problem_file import export_problem
-from poet_mcu.pipeline.report import plan_table
+from poet_mcu.pipeline.report import operator_table, plan_table
 from poet_mcu.pipeline.sweep import SweepProgress, parse_ram
 from poet_mcu.pipeline.sweep import sweep as run_sweep
 from poet_mcu.pipeline.train import LOST_CHECKPOINT, TrainOptions, TrainProgress
@@ -75,6 +76,8 @@ def _note(text: str) -> None:
 
 
 app.add_typer(card_app, name="card")
+for verb in (flash, hil, calibrate):
+    app.command()(verb)
 
 
 @app.command()
@@ -155,6 +158,7 @@ def build(
         emit_json(made.facts)
         return
     _out.print(plan_table(made.facts))
+    _out.print(operator_table(made.facts["operators"]))
     worst = made.facts["stack_worst_bytes"]
     stack = "" if worst is None else f", stack at most {worst} of {made.facts['stack_bytes']} B"
     _out.print(
@@ -204,9 +208,11 @@ def validate(
     else:
         table = Table(show_header=False, box=None)
         for key, value in found.facts.items():
-            if key not in ("faults", "ok"):
+            if key not in ("faults", "ok", "operators"):
                 table.add_row(key, str(value))
         _out.print(table)
+        if found.facts.get("operators"):
+            _out.print(operator_table(found.facts["operators"]))
     if found.faults:
         raise CheckFailed("\n".join(f"{folder}: {fault}" for fault in found.faults))
     if not as_json:
@@ -273,6 +279,8 @@ def _train_watched(
 
 
 def _run_on(board: Board) -> str:
+    if not board.has_firmware:
+        return "planning only"
     return "built, not run" if board.run_on == "nothing" else board.run_on
 
 

@@ -150,8 +150,13 @@ def residual(batch: int | str = 1, channels: int = 3, size: int = 6) -> onnx.Mod
     return model(nodes, [batch, channels, size, size], tensors, y=[batch, 4])
 
 
-def torch_export(module: Any, example: Any, *, dynamo: bool, batch_name: str = "") -> bytes:
-    """The bytes of an ONNX file by one of PyTorch's two exporters, in evaluation mode."""
+def torch_export(
+    module: Any, example: Any, *, dynamo: bool, batch_name: str = "", fold: bool = True
+) -> bytes:
+    """The bytes of an ONNX file by one of PyTorch's two exporters, in evaluation mode.
+
+    Without ``fold`` the older one leaves what is computed from weights in the file.
+    """
     import torch  # noqa: PLC0415 - slow to import, needed by few tests
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -163,7 +168,7 @@ def torch_export(module: Any, example: Any, *, dynamo: bool, batch_name: str = "
         options["dynamic_axes"] = {"x": {0: batch_name}, "y": {0: batch_name}}
     if not dynamo:
         buffer = io.BytesIO()
-        torch.onnx.export(module, (example,), buffer, **options)
+        torch.onnx.export(module, (example,), buffer, do_constant_folding=fold, **options)
         return buffer.getvalue()
     program = torch.onnx.export(module, (example,), verbose=False, **options)
     return bytes(program.model_proto.SerializeToString())

@@ -165,6 +165,49 @@ class Odd(nn.Module):
         return self.fc((a + torch.clamp(b, -1, 1)).flatten(2).mean(2))
 
 
+class Standardized(nn.Module):
+    """A convolution whose kernels have mean 0 and deviation 1, times a learned gain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(2, 4, 3, padding=1)
+        self.gain = nn.Parameter(torch.randn(4, 1, 1, 1))
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        w = self.first.weight
+        apart = w - w.mean((1, 2, 3), keepdim=True)
+        w = self.gain * apart / torch.sqrt((apart * apart).mean((1, 2, 3), keepdim=True) + 1e-5)
+        return self.fc(F.relu(F.conv2d(x, w, self.first.bias, padding=1)).mean((2, 3)))
+
+
+class WeightNorm(nn.Module):
+    """A layer whose rows are directions times lengths, one whose weights are the positive part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.utils.parametrizations.weight_norm(nn.Linear(5, 6))
+        self.raw = nn.Parameter(torch.randn(3, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(torch.tanh(self.first(x)), F.softplus(self.raw))
+
+
+class Started(nn.Module):
+    """An LSTM that learns its first state: its first, that of two, turned by a Tanh."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(3, 5, batch_first=True)
+        self.h0 = nn.Parameter(torch.randn(1, 1, 5))
+        self.c0 = nn.Parameter(torch.randn(2, 1, 5))
+        self.fc = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, c = (s.expand(1, x.size(0), 5).contiguous() for s in (torch.tanh(self.h0), self.c0[1:]))
+        return self.fc(self.cell(x, (h, c))[0][:, -1])
+
+
 #: name -> how to make it, shape of a sample
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "attention": (Attention, (4, 6)),
@@ -182,13 +225,21 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+#: those that compute weights from what is trained
+COMPUTED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "standardized": (Standardized, (2, 4, 4)),
+    "started": (Started, (4, 3)),
+    "weight_norm": (WeightNorm, (5,)),
+}
+
+
 def network(name: str) -> nn.Module:
     """The network in evaluation mode; no two of its numbers are equal.
 
     Exporters merge tensors of equal start values, and then train them as one.
     """
     torch.manual_seed(1)
-    made = NETWORKS[name][0]().eval()
+    made = (NETWORKS | COMPUTED)[name][0]().eval()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -6,6 +6,10 @@
  */
 #include <stdint.h>
 
+#if BENCH_ONCE
+#define POET_CASE_BITS /* every instruction is logged */
+#endif
+#include "poet/case.h"
 #include "poet/kernels.h"
 #include "poet/math.h"
 
@@ -19,22 +23,6 @@
 #define SYS_EXIT 0x18U
 #define EXIT_OK 0x20026U
 #define EXIT_FAULT 0x20023U
-
-typedef void bench_call(void);
-
-typedef struct {
-    const char *name;
-    bench_call *fast;
-    bench_call *plain; /* the same call of tests/host/reference_kernels.c; NULL: none */
-    uint32_t repeats;
-    uint32_t nbytes; /* how much of the arena is filled and compared */
-    uint32_t integers_at, integers;
-    uint32_t octets_at, octets;
-    uint32_t below; /* integers are 0, 1, ... below this */
-    uint32_t seed;
-    uint32_t odd; /* zeros, infinities and NaN among the floats */
-    float low; /* floats are from this to 1 */
-} bench_case;
 
 #include "bench_cases.h"
 
@@ -66,7 +54,7 @@ static void stop(uint32_t reason)
     }
 }
 
-static uint32_t ticks_of(bench_call *call, uint32_t repeats)
+static uint32_t ticks_of(poet_case_call *call, uint32_t repeats)
 {
     SYST_CVR = 0U;
     const uint32_t before = SYST_CVR;
@@ -77,40 +65,14 @@ static uint32_t ticks_of(bench_call *call, uint32_t repeats)
 }
 
 /* Never inlined: tools/estimate_costs.py knows by it where a case ends. */
-static __attribute__((noinline)) void prepare(const bench_case *c)
+static __attribute__((noinline)) void prepare(const poet_case *c)
 {
-    uint32_t seed = c->seed;
-#if !BENCH_ONCE
-    float *floats = AT(0U);
-#endif
-    uint32_t *words = AT(0U);
-    for (uint32_t i = 0U; i < c->nbytes / 4U; i++) {
-        seed = seed * 1664525U + 1013904223U;
-#if BENCH_ONCE
-        /* From 1/2 to 1 without arithmetic: every instruction is logged. */
-        words[i] = 0x3F000000U | (seed >> 9);
-#else
-        floats[i] = c->low + (1.0F - c->low) * (float)(seed >> 8) * 0x1p-24F;
-#endif
-    }
-    static const uint32_t specials[7] = {0x7FC00000U, 0x80000000U, 0U,         0x7F800000U,
-                                         0xFF800000U, 0xFFC00001U, 0x7F800000U};
-    for (uint32_t i = 0U; c->odd != 0U && i < c->nbytes / 4U; i += 1U + (i * 7U + seed % 5U) % 9U) {
-        words[i] = specials[i % 7U];
-    }
-    int32_t *integers = AT(c->integers_at);
-    for (uint32_t i = 0U; i < c->integers; i++) {
-        integers[i] = (int32_t)(i % c->below);
-    }
-    uint8_t *octets = AT(c->octets_at);
-    for (uint32_t i = 0U; i < c->octets; i++) {
-        octets[i] = (uint8_t)(i % c->below);
-    }
+    poet_case_fill(c, AT(0U));
 }
 
 #if BENCH_VERIFY
 /* FNV-1a over everything a kernel may write, word by word. */
-static uint32_t hash_of_results(const bench_case *c)
+static uint32_t hash_of_results(const poet_case *c)
 {
     const uint32_t *word = AT(0U);
     uint32_t hash = 2166136261U;
@@ -121,7 +83,7 @@ static uint32_t hash_of_results(const bench_case *c)
 }
 
 /* 1 when the kernel and the plain kernel leave the same bits everywhere, or there is no plain. */
-static uint32_t agrees(const bench_case *c)
+static uint32_t agrees(const poet_case *c)
 {
     c->fast();
     const uint32_t hash = hash_of_results(c);
@@ -134,7 +96,7 @@ static uint32_t agrees(const bench_case *c)
 }
 #endif
 
-static void put(const bench_case *c, uint32_t first, uint32_t second)
+static void put(const poet_case *c, uint32_t first, uint32_t second)
 {
     (void)semihosting(SYS_WRITE0, c->name);
     (void)semihosting(SYS_WRITE0, " ");
@@ -149,7 +111,7 @@ static __attribute__((noinline)) void run_all(void)
     SYST_RVR = SYST_MASK;
     SYST_CSR = 5U;
     for (uint32_t i = 0U; i < sizeof(bench_cases) / sizeof(bench_cases[0]); i++) {
-        const bench_case *c = &bench_cases[i];
+        const poet_case *c = &bench_cases[i];
         prepare(c);
 #if BENCH_VERIFY
         put(c, 0U, agrees(c));

@@ -17,7 +17,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,11 +24,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
-from bench_cases import Case, functions
-from bench_recurrent import every_case
 
-from poet_mcu.codegen.spelling import c_float
-from poet_mcu.ir.graph import DType
+from poet_mcu.bench.case import Case
+from poet_mcu.bench.cases import functions
+from poet_mcu.bench.recurrent import every_case
+from poet_mcu.bench.table import ALIGNMENT, ARENA, arena_bytes, calls, repeats_of, rows
 from poet_mcu.toolchain.elf import measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,9 +37,6 @@ SIZES = ROOT / "tools" / "bench_sizes.json"
 KERNELS = ROOT / "firmware" / "kernels"
 PLAIN = ROOT / "tests" / "host" / "reference_kernels.c"
 PLAIN_NAMES = ROOT / "tests" / "host" / "plain_names.h"
-SMALL = 200_000  # expected instructions up to which a kernel is repeated
-ALIGNMENT = 16
-GUARD = 256  # bytes behind the last buffer that are compared too
 
 
 @dataclass(frozen=True)
@@ -75,90 +71,21 @@ class Count:
     plain: int | None = None
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a case's buffers lie in the arena: byte offsets by argument, and the end of all."""
-
-    at: dict[str, int]
-    integers: tuple[int, int]
-    octets: tuple[int, int]
-    end: int
-
-
-def place(case: Case) -> Place:
-    """All inputs, outputs and the workspace, side by side; integers as (offset, how many)."""
-    at, end = {}, 0
-    counted = {DType.I32: (0, 0), DType.U8: (0, 0), DType.F32: (0, 0)}
-    kinds = [(f"in{i}", kind) for i, kind in enumerate(case.inputs)]
-    kinds += [(f"out{i}", kind) for i, kind in enumerate(case.outputs)]
-    for name, kind in kinds:
-        at[name] = end
-        end += -(-kind.nbytes // ALIGNMENT) * ALIGNMENT
-        if name.startswith("in"):
-            first, count = counted[kind.dtype]
-            first = first if count else at[name]
-            counted[kind.dtype] = (first, (end - first) // kind.dtype.item_bytes)
-    at["ws"] = end
-    end += case.workspace_bytes + GUARD
-    return Place(at, counted[DType.I32], counted[DType.U8], end)
-
-
-#: what the trainer would pass
-OF_THE_STEP = {"null": "0", "lr": "0.01F", "bias1": "0.1F", "bias2": "0.001F"}
-
-
-def repeats_of(case: Case) -> int:
-    """Enough for exact counts, too few for SysTick's 24 bits to run over, even in soft float."""
-    expected = case.work * 12
-    return 40 if expected < SMALL else 4 if expected < 10 * SMALL else 1
-
-
 def has_plain(case: Case) -> bool:
     """Whether tests/host/reference_kernels.c has this kernel too."""
     return f"#define {case.kernel.function} " in PLAIN_NAMES.read_text(encoding="utf-8")
 
 
-def calls(cases: Sequence[Case], kind: str) -> list[str]:
-    """A descriptor and a function 'KIND_NUMBER' for each case."""
-    parts = []
-    for i, case in enumerate(cases):
-        kernel = case.kernel
-        if kernel.descriptor:
-            fields = ", ".join(
-                f".{name} = {c_float(v) if isinstance(v, float) else v}"
-                for name, v in kernel.fields
-            )
-            parts.append(f"static const {kernel.descriptor} shape_{i} = {{{fields}}};")
-        shape = [f"&shape_{i}"] if kernel.descriptor else []
-        at = place(case).at
-        args = [f"AT({at[a]}u)" if a in at else OF_THE_STEP.get(a, "1") for a in kernel.args]
-        parts.append(f"void {kind}_{i}(void);")
-        parts.append(f"void {kind}_{i}(void) {{ {kernel.function}({', '.join(shape + args)}); }}")
-    return parts
-
-
 def case_table(cases: Sequence[Case], plain: Sequence[Case], *, once: bool) -> str:
     """The C text of bench_cases.h: the calls and the table of cases; ``plain`` have both."""
-    rows = []
-    for i, case in enumerate(cases):
-        where = place(case)
-        twin = f"plain_{plain.index(case)}" if case in plain else "0"
-        # The name's own numbers: a row more elsewhere changes no count that depends on data.
-        seed = f"{zlib.crc32(case.name.encode())}u"
-        repeats = 1 if once else repeats_of(case)
-        numbers = (repeats, where.end, *where.integers, *where.octets, case.below, seed)
-        numbers += (int(case.odd),)
-        words = ", ".join(map(str, numbers))
-        rows.append(f'{{"{case.name}", fast_{i}, {twin}, {words}, {c_float(case.low)}}},')
-    nbytes = max(place(case).end for case in cases)
-    parts = [f"uint8_t arena[{nbytes}] __attribute__((aligned({ALIGNMENT})));", ARENA]
+    size = arena_bytes(cases)
+    parts = [f"uint8_t arena[{size}] __attribute__((aligned({ALIGNMENT})));", ARENA]
     parts += calls(cases, "fast")
     parts += [f"void plain_{i}(void);" for i in range(len(plain))]
-    return "\n".join([*parts, "static const bench_case bench_cases[] = {", *rows, "};", ""])
+    table = rows(cases, plain, once=once)
+    return "\n".join([*parts, "static const poet_case bench_cases[] = {", *table, "};", ""])
 
 
-ARENA = """extern uint8_t arena[];
-#define AT(offset) ((void *)&arena[offset])"""
 PLAIN_HEAD = f"""#include "plain_names.h"
 #include "poet/kernels.h"
 {ARENA}"""

@@ -27,9 +27,9 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
-from bench_recurrent import cases_of, types
 from make_digits import make_model
 
+from poet_mcu.bench.recurrent import cases_of, types
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.cost.compute import node_cycles

@@ -16,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
 import bench_networks
-from bench_cases import Case, functions
-from bench_recurrent import every_case
 
+from poet_mcu.bench.case import Case
+from poet_mcu.bench.cases import functions
+from poet_mcu.bench.recurrent import every_case
 from poet_mcu.report.svg import Svg
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -25,8 +25,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import bench_figures
 import bench_kernels
-from bench_cases import Case, common_cases
-from fit_costs import FEATURES, FOLDER, family_table
+from fit_costs import FOLDER
+
+from poet_mcu.bench.case import Case
+from poet_mcu.bench.cases import common_cases
+from poet_mcu.bench.fit import FEATURES, family_table
+from poet_mcu.bench.select import common_names
 
 #: cases of at most so many instructions on their core are logged
 LARGEST = 45_000
@@ -205,7 +209,7 @@ def _entries(elf: Path) -> dict[int, int]:
 def render(one: Silicon, cycles: dict[str, int], cases: list[Case], middle: float) -> str:
     """The TOML text; every price is ``middle`` times the one by issue rules."""
     lines = [f"# Kernels on {one.title}, estimated.", "# Written by tools/estimate_costs.py."]
-    for family, fitted in family_table(cycles, cases).items():
+    for family, fitted in family_table(cycles, cases, common_names()).items():
         prices = [float(f"{middle * price:.4g}") for price in fitted.prices]
         lines += ["", f"[cost.{family}]"]
         lines += [f"cycles_per_{n} = {p!r}" for n, p in zip(FEATURES, prices, strict=True)]

@@ -216,6 +216,10 @@ static poet_status take(poet_checkpoint *checkpoint, uint32_t slot, const slot_h
             read_data_crc(checkpoint, slot, header->data_blocks, header->info.sequence, &crc);
         if (status == POET_OK && crc == header->data_crc) {
             checkpoint->newest = slot;
+            if (!is_newer(checkpoint->sequence + 1u, header->info.sequence)) {
+                /* A damaged one is half the circle ahead: somebody made it. What stays counts. */
+                checkpoint->sequence = header->info.sequence;
+            }
             return POET_OK;
         }
     }
@@ -254,6 +258,13 @@ static bool may_be_newer(const slot_header *other, uint32_t sequence)
            (other->kind == SLOT_ODD && sequence >= 2u);
 }
 
+/* The number to count on from. 0 is one like any other, so nothing is compared with it. */
+static uint32_t highest_of(const slot_header headers[POET_CHECKPOINT_SLOTS], uint32_t first)
+{
+    const uint32_t slot = headers[first].kind == SLOT_OURS ? first : 1u - first;
+    return headers[slot].kind == SLOT_OURS ? headers[slot].info.sequence : 0u;
+}
+
 poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_info *info)
 {
     slot_header headers[POET_CHECKPOINT_SLOTS];
@@ -265,12 +276,7 @@ poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_in
     read_headers(checkpoint, headers);
     const uint32_t first = newer_of(headers);
     const uint32_t second = 1u - first;
-    for (uint32_t slot = 0u; slot < POET_CHECKPOINT_SLOTS; slot++) {
-        if (headers[slot].kind == SLOT_OURS &&
-            is_newer(headers[slot].info.sequence, checkpoint->sequence)) {
-            checkpoint->sequence = headers[slot].info.sequence;
-        }
-    }
+    checkpoint->sequence = highest_of(headers, first);
     const poet_status status = take(checkpoint, first, &headers[first]);
     if (status == POET_OK) {
         *info = headers[first].info;

@@ -6,13 +6,12 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from annotated_types import Ge, Le
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from poet_mcu import resources
+from poet_mcu.board.messages import describe
 from poet_mcu.board.schema import Board
 from poet_mcu.errors import BoardError, nearest
 
@@ -41,6 +40,17 @@ def load_board(name_or_path: str | Path) -> Board:
     )
 
 
+def buildable(board: Board) -> Board:
+    """``board``; BoardError when no firmware can be made for it."""
+    if board.has_firmware:
+        return board
+    known = [name for name in list_boards() if load_board(name).has_firmware]
+    raise BoardError(
+        f"{board.name}: kind: expected a board that firmware is for, got 'planning'; plan and "
+        f"sweep work with it, build works with {', '.join(known)}"
+    )
+
+
 def board_text(board: Board) -> str:
     """The board as one JSON object, with nothing to look up elsewhere."""
     tree = board.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -49,7 +59,7 @@ def board_text(board: Board) -> str:
 
 def list_boards() -> tuple[str, ...]:
     """Names of all boards that poet-mcu brings along, sorted."""
-    return tuple(path.stem for path in _board_files())
+    return tuple(sorted(path.stem for path in _board_files()))
 
 
 def _board_files() -> list[Path]:
@@ -74,7 +84,7 @@ def _load_file(path: Path) -> Board:
     try:
         board = Board.model_validate(tree)
     except ValidationError as error:
-        lines = [line for detail in error.errors() for line in _describe(path, detail)]
+        lines = [line for detail in error.errors() for line in describe(path, detail, Board)]
         raise BoardError("\n".join(lines)) from error
     if path.parent == resources.boards() and board.name != path.stem:
         raise BoardError(
@@ -165,73 +175,3 @@ def _merge(path: Path, base: _Tree, over: _Tree, where: str = "") -> _Tree:
         else:
             merged[key] = value
     return merged
-
-
-def _describe(path: Path, detail: ErrorDetails) -> list[str]:
-    """Our message lines for one problem that pydantic found."""
-    kind = detail["type"]
-    keys = tuple(str(part) for part in detail["loc"] if part != "[key]")
-    where = f"{path}: {'.'.join(keys)}" if keys else f"{path}"
-    got = detail["input"]
-    if kind == "missing":
-        return [f"{where}: expected this key, got none; add it (boards/README.md)"]
-    if kind == "extra_forbidden" or (kind == "literal_error" and "[key]" in detail["loc"]):
-        known = _known_keys(keys[:-1])
-        hint = nearest(keys[-1], known) or "; remove it"
-        return [f"{where}: expected one of {', '.join(known)}, got '{keys[-1]}'{hint}"]
-    if kind == "value_error":
-        texts = str(detail["ctx"]["error"]).splitlines()
-        return [f"{where}: {text}; correct the file" for text in texts]
-    limits = _range(keys)
-    if limits is not None and isinstance(got, int | float) and not isinstance(got, bool):
-        low, high = limits
-        text = f"{where}: expected {low:.12g}..{high:.12g}, got {got}"
-        return [text + (_unit_hint(got, low, high) or "; correct the value or its unit")]
-    expected = detail["msg"][0].lower() + detail["msg"][1:]
-    expected = expected.removeprefix("input should be ")
-    return [f"{where}: expected {expected}, got {got!r}; correct the value"]
-
-
-def _unit_hint(got: float, low: float, high: float) -> str:
-    if low <= got * 1024 <= high and got > 0 and isinstance(got, int):
-        return f"; did you mean {got * 1024} ({got} KiB)?"
-    for factor, unit in ((1e-3, "milli"), (1e-6, "micro"), (1e6, "mega")):
-        if low < got * factor <= high:
-            return f"; did you mean {got * factor:.12g} ({got} {unit})?"
-    return ""
-
-
-def _model_at(keys: tuple[str, ...]) -> type[BaseModel] | None:
-    """The table's class at ``keys`` of a board file, None where there is none of our own."""
-    model: type[BaseModel] | None = Board
-    skip = False
-    for key in keys:
-        if skip:  # the row's own name inside memory.* or cost.*
-            skip = False
-            continue
-        if model is None or key not in model.model_fields:
-            return None
-        annotation = model.model_fields[key].annotation
-        candidates = [annotation, *get_args(annotation)]
-        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        skip = bool(get_args(annotation)) and getattr(annotation, "__origin__", None) is dict
-        model = models[0] if models else None
-    return None if skip else model
-
-
-def _known_keys(keys: tuple[str, ...]) -> list[str]:
-    model = _model_at(keys)
-    if model is not None:
-        fields = model.model_fields.items()
-        return sorted(f.alias or name for name, f in fields) + (["extends"] if not keys else [])
-    annotation = Board.model_fields[keys[0]].annotation
-    return [str(name) for name in get_args(get_args(annotation)[0])]
-
-
-def _range(keys: tuple[str, ...]) -> tuple[float, float] | None:
-    """The ge and le of the key, None when it has no such limits."""
-    model = _model_at(keys[:-1])
-    field = model.model_fields.get(keys[-1]) if model is not None else None
-    low = [m.ge for m in field.metadata if isinstance(m, Ge)] if field else []
-    high = [m.le for m in field.metadata if isinstance(m, Le)] if field else []
-    return (float(low[0]), float(high[0])) if low and high else None  # type: ignore[arg-type]

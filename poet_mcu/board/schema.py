@@ -70,12 +70,38 @@ class Core(Table):
     source: Source
 
 
+class MemoryPart(Table):
+    """A piece of a memory that differs from its neighbours.
+
+    ``bytes_per_cycle``: the most that loads get in a core cycle, when no cache has it. ``cached``:
+    the data cache keeps lines of it. ``dma``: the DMA of the block device reaches it.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=40)]
+    origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
+    size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
+    bytes_per_cycle: Annotated[float, Field(ge=0.01, le=64)]
+    cached: bool
+    dma: bool
+    estimated: bool = False
+    source: Source
+
+
+Parts = Annotated[tuple[MemoryPart, ...], BeforeValidator(_as_tuple)]
+
+
 class Memory(Table):
-    """A contiguous range of addresses [origin, origin + size_bytes)."""
+    """A contiguous range of addresses [origin, origin + size_bytes).
+
+    ``parts``, where it is not the same everywhere, follow one another from its first byte to its
+    last. ``boot_bytes`` at its start are the port's boot stage, in front of the vector table.
+    """
 
     origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
     size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
     source: Source
+    parts: Parts = ()
+    boot_bytes: Annotated[int, Field(ge=0, le=65536)] = 0
 
     @property
     def end(self) -> int:
@@ -151,10 +177,39 @@ class CostRow(Table):
 
 
 class Emulator(Table):
-    """How QEMU is started: -M ``machine`` -cpu ``cpu`` ('' for the machine's own)."""
+    """What stands in for the board.
 
+    ``kind`` qemu: the core, started with -M ``machine`` -cpu ``cpu`` ('' for the machine's own).
+    ``kind`` registers: this board's chip to its registers (``poet_mcu.emulator``), ``machine`` is
+    its name there.
+    """
+
+    kind: Literal["qemu", "registers"] = "qemu"
     machine: Word
     cpu: Word = ""
+    source: Source
+
+
+class Flashing(Table):
+    """How firmware comes onto the board; '' and empty where a way does not exist.
+
+    ``pyocd_target``: pyOCD's name of the target. ``openocd``: arguments before the commands, as
+    ``-f board/x.cfg``. ``st_flash``: whether st-flash programs it. ``under_reset``: connect while
+    the reset line holds the core, which a core that sleeps needs. ``uf2_family``: the family id of
+    UF2 blocks, ``uf2_board`` the Board-ID in INFO_UF2.TXT of the boot loader's volume.
+    ``console_usb``: 'vid:pid' (hex) of what carries the console, and the probe with it.
+    """
+
+    pyocd_target: str = ""
+    openocd: Strings = ()
+    st_flash: bool = False
+    under_reset: bool = False
+    uf2_family: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    uf2_board: str = ""
+    console_usb: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")], ...],
+        BeforeValidator(_as_tuple),
+    ] = ()
     source: Source
 
 
@@ -162,17 +217,18 @@ class Board(Table):
     """Everything poet-mcu knows about one board.
 
     ``run_on`` is what its firmware was really run on, by whoever wrote the board file: trust in
-    the board rests on that. ``port_family``: a folder of firmware/port that boards of one chip
-    family share, '' for none.
+    the board rests on that. Kind 'planning': its numbers are there to plan with, no firmware is
+    made for it (``port`` is '' then and only then). ``port_family``: a folder of firmware/port that
+    boards of one chip family share, '' for none.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")]
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)]
     title: Annotated[str, Field(min_length=4, max_length=200)]
-    kind: Literal["emulated", "host", "hardware"]
+    kind: Literal["emulated", "host", "hardware", "planning"]
     run_on: Literal["this computer", "emulated core", "emulated registers", "hardware", "nothing"]
     aliases: Strings = ()
-    port: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    port: Annotated[str, Field(pattern=r"^[a-z0-9_]*$")]
     port_family: Annotated[str, Field(pattern=r"^[a-z0-9_]*$")] = ""
     core: Core
     memory: dict[Literal["flash", "sram", "vectors"], Memory]
@@ -197,6 +253,7 @@ class Board(Table):
         CostRow,
     ]
     emulator: Emulator | None = None
+    flash_with: Flashing | None = None
 
     @property
     def flash(self) -> Memory:
@@ -204,9 +261,19 @@ class Board(Table):
         return self.memory["flash"]
 
     @property
+    def has_firmware(self) -> bool:
+        """Whether anything can be built for it."""
+        return self.kind != "planning"
+
+    @property
     def vectors(self) -> Memory:
         """Where the core looks for its vector table after a reset: the start of flash, mostly."""
         return self.memory.get("vectors", self.flash)
+
+    @property
+    def vectors_origin(self) -> int:
+        """The address of the vector table."""
+        return self.vectors.origin + self.vectors.boot_bytes
 
     @property
     def sram(self) -> Memory:
@@ -216,8 +283,8 @@ class Board(Table):
     @property
     def port_folders(self) -> tuple[str, ...]:
         """Folders of firmware/port: the board's, its family's, and what every Cortex-M shares."""
-        family = (self.port_family,) if self.port_family else ()
-        return (self.port, *family, *(() if self.kind == "host" else ("common",)))
+        named = tuple(name for name in (self.port, self.port_family) if name)
+        return (*named, *(() if self.kind in ("host", "planning") else ("common",)))
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -252,19 +319,49 @@ def _contradictions(board: Board) -> list[str]:
                 "runtime: expected stack_bytes + static_bytes below memory.sram.size_bytes "
                 f"{board.sram.size_bytes}, got {reserved}"
             )
+    for name, memory in board.memory.items():
+        found += _part_contradictions(f"memory.{name}.parts", memory)
+    if (
+        "sram" in board.memory
+        and board.storage.overlap
+        and not all(part.dma for part in board.sram.parts)
+    ):
+        found.append(
+            "memory.sram.parts: expected DMA reach (dma = true) in all of them with "
+            "storage.overlap, got a part without"
+        )
     return found + _kind_contradictions(board)
+
+
+def _part_contradictions(key: str, memory: Memory) -> list[str]:
+    """Parts tile the memory: no gap, no overlap, in order."""
+    at = memory.origin
+    for part in memory.parts:
+        if part.origin != at:
+            return [f"{key}: expected '{part.name}' at {at:#010x}, got {part.origin:#010x}"]
+        at += part.size_bytes
+    if memory.parts and at != memory.end:
+        return [f"{key}: expected the last to end at {memory.end:#010x}, got {at:#010x}"]
+    return []
 
 
 def _kind_contradictions(board: Board) -> list[str]:
     found = []
-    if (board.kind == "emulated") != (board.emulator is not None):
+    emulator = board.emulator.kind if board.emulator else "none"
+    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers"), "host": ("none",)}
+    if emulator not in allowed[board.kind]:
         found.append(
-            f"emulator: expected this table exactly when kind is 'emulated', got kind "
-            f"'{board.kind}' {'with' if board.emulator else 'without'} it"
+            f"emulator.kind: expected {' or '.join(allowed[board.kind])} with kind "
+            f"'{board.kind}', got {emulator}"
         )
     if (board.kind == "host") != (board.core.cpu == ""):
         found.append(
             f"core.cpu: expected '' exactly when kind is 'host', got '{board.core.cpu}' with kind "
+            f"'{board.kind}'"
+        )
+    if (board.kind == "planning") != (board.port == ""):
+        found.append(
+            f"port: expected '' exactly when kind is 'planning', got '{board.port}' with kind "
             f"'{board.kind}'"
         )
     if board.core.fma == "fused" and board.core.float_abi == "soft":

@@ -87,6 +87,12 @@ def write_card(
         image.write(card_header(build_id, region_blocks, slots))
 
 
+def write_blank_card(path: Path) -> None:
+    """A sparse card image of the least size, prepared for nothing."""
+    with path.open("wb") as image:
+        image.truncate(MIN_CARD_BYTES)
+
+
 def digest(parts: Mapping[str, bytes]) -> bytes:
     """SHA-256 over named parts in the order of their names."""
     total = hashlib.sha256()

@@ -113,3 +113,16 @@ class ModelView:
     arrays: tuple[ArrayView, ...]
     tensors: tuple[TensorRow, ...]
     pages: tuple[PageRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTestView:
+    """Context of poet_selftest.c.j2; ``rows`` are initializers of poet_case."""
+
+    tool: str
+    board_literal: str
+    build_id_field: str
+    arena_bytes: int
+    arena_alignment_bytes: int
+    calls: tuple[str, ...]
+    rows: tuple[str, ...]

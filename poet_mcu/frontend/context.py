@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto
 
 from poet_mcu.errors import ModelError
+from poet_mcu.frontend.checks import check_float_tensor, check_size
 from poet_mcu.frontend.problems import SkipNode
 from poet_mcu.ir.graph import Attr, DType, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
 from poet_mcu.ops.table import OPERATORS
 
 Array = npt.NDArray[np.generic]
-MAX_BYTES = 2**31
 _SPELLED = {DType.F32: "float32", DType.I32: "integer", DType.U8: "boolean"}
 
 
@@ -36,12 +35,14 @@ class Tensor:
     ``sources`` are the stored float tensors the elements come from. ``change`` is '' when the
     bytes are exactly those of the one source (a reshape keeps them), else it says what was done
     to them. ``transposed_from`` is the stored tensor when this one is its 2-D transpose.
+    ``made_by`` is the node that did it, which the board runs when a source is trained.
     """
 
     array: Array
     sources: tuple[str, ...] = ()
     change: str = ""
     transposed_from: Tensor | None = None
+    made_by: onnx.NodeProto | None = None
 
     def changed(self, array: Array, how: str) -> Tensor:
         """The same sources with other elements; ``how`` completes 'got it ...'."""
@@ -107,6 +108,9 @@ class Context:
     notes: list[str] = field(default_factory=list)
     fuse_softmax: bool = True
     fuse_sigmoid: bool = False
+    #: lowers a node whose operands are values; None when the board cannot compute it
+    lower_computed: Callable[[Context, onnx.NodeProto], Value] | None = None
+    _computed: dict[str, Value] = field(default_factory=dict)
     _tracked: set[str] = field(default_factory=set)
     _constants: dict[str, Value] = field(default_factory=dict)
 
@@ -128,7 +132,7 @@ class Context:
         return value
 
     def computed(self, name: str) -> Value:
-        """The value of ``name``, which must be computed on the board (or the input); any type."""
+        """The value of ``name``: the input, computed from it, or trained; any type."""
         found = self.entry(name)
         if isinstance(found, Pending):
             found = Active(self.materialize(found))
@@ -137,9 +141,11 @@ class Context:
             found = Active(found.compute())
             self.env[name] = found
         if isinstance(found, Tensor):
+            if found.sources:
+                return self.weight(name, found)
             raise ModelError(
-                f"expected a value that depends on the input, got the constant '{name}'; "
-                "fold it before export"
+                "expected a value that depends on the input or a weight, got the constant "
+                f"'{name}'; fold it before export"
             )
         return found.value
 
@@ -166,11 +172,7 @@ class Context:
         check_float_tensor(name, array)
         trained = self.trained(tensor)
         if tensor.change and trained:
-            raise ModelError(
-                f"expected the trained tensor '{trained[0]}' as it is stored, got it "
-                f"{tensor.change}; fold this into the tensor before export, or freeze it "
-                f"(--freeze '{trained[0]}')"
-            )
+            return self.builder.view(self._recomputed(tensor, trained[0]), array.shape, name)
         if not trained:
             return self._constant(name, tensor, array)
         origin = tensor.sources[0]
@@ -188,8 +190,27 @@ class Context:
             )
         return known
 
+    def _recomputed(self, tensor: Tensor, trained: str) -> Value:
+        """``tensor``, which was folded from trained ones, computed from them in every step."""
+        node = tensor.made_by
+        if node is None or self.lower_computed is None:
+            raise ModelError(
+                f"expected the trained tensor '{trained}' as it is stored, got it "
+                f"{tensor.change}; fold this into the tensor before export, or freeze it "
+                f"(--freeze '{trained}')"
+            )
+        name = node.output[0]
+        if name not in self._computed:
+            folded = {key: self.entry(key) for key in (*node.input, name) if key}
+            for key, found in folded.items():
+                if key != name and isinstance(found, Tensor) and self.trained(found):
+                    self.env[key] = Active(self.weight(key, found))
+            self._computed[name] = self.lower_computed(self, node)
+            self.env.update(folded)
+        return self._computed[name]
+
     def fixed(self, name: str, tensor: Tensor) -> Value:
-        """A constant that is no weight: no --train ever matches it (running statistics)."""
+        """A constant that is no weight (running statistics)."""
         check_float_tensor(name, tensor.array)
         return self._constant(name, tensor, tensor.array)
 
@@ -316,36 +337,6 @@ class Context:
         return len(others) == 1 and others[0] in self.static
 
 
-def check_float_tensor(name: str, array: Array) -> None:
-    """Raise ModelError unless ``array`` is float32 with finite elements."""
-    if array.dtype != np.float32:
-        raise ModelError(
-            f"expected float32 in tensor '{name}', got {array.dtype}; "
-            "convert the model to float32 before export"
-        )
-    if not array.size:
-        raise ModelError(
-            f"expected elements in tensor '{name}', got shape {list(array.shape)}; "
-            "export the model again"
-        )
-    bad = int(np.count_nonzero(~np.isfinite(array.astype(np.float32))))
-    if bad:
-        raise ModelError(
-            f"expected finite numbers in tensor '{name}', got {bad} NaN or infinite elements; "
-            "repair or retrain the model"
-        )
-
-
-def check_size(name: str, shape: tuple[int, ...]) -> None:
-    """Raise ModelError for a float32 tensor that no board and no C array can hold."""
-    size_bytes = TensorType(shape).nbytes
-    if size_bytes >= MAX_BYTES:
-        raise ModelError(
-            f"expected tensors below 2 GiB, got {size_bytes} bytes for '{name}' of shape "
-            f"{list(shape)}; use a smaller model or batch"
-        )
-
-
 def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     """The attribute as int, float, str, TensorProto or tuple; ``default`` when absent."""
     for item in node.attribute:
@@ -355,12 +346,6 @@ def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
                 return found.decode("utf-8", "replace")
             return tuple(found) if isinstance(found, list) else found
     return default
-
-
-def type_name(elem_type: int) -> str:
-    """``float16`` for the enum of ONNX, for messages."""
-    known = TensorProto.DataType.values()
-    return TensorProto.DataType.Name(elem_type).lower() if elem_type in known else str(elem_type)
 
 
 def reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -144,6 +144,7 @@ def _variadic(function: Callable[[Any, Any], Any]) -> Rule:
         parts: list[Any] = [call.need(i) for i in range(len(call.inputs))]
         if any(part.dtype.kind not in "iu" for part in parts):
             raise TypeError(f"an operand of type {parts[0].dtype}")
+        _limit(math.prod(np.broadcast_shapes(*(part.shape for part in parts))))
         return np.asarray(functools.reduce(function, parts))
 
     return rule

@@ -29,6 +29,7 @@ from poet_mcu.frontend import (
 from poet_mcu.frontend.context import Array, Context, Tensor
 from poet_mcu.frontend.fold import RULES, fold
 from poet_mcu.frontend.model_file import ONNX_DOMAINS
+from poet_mcu.ir.graph import Value
 
 Handler = Callable[[Context, onnx.NodeProto], None]
 
@@ -141,6 +142,8 @@ HANDLERS: Mapping[str, Lowering] = MappingProxyType(
 _KEEPS_TENSOR = frozenset({"Identity", "Squeeze", "Transpose", "Unsqueeze"})
 # Folded as shape arithmetic; floats may be trained and are computed on the board.
 _INTEGERS_ONLY = frozenset({"Max", "Min"})
+# Folded from trained tensors too: the board computes them in every step.
+_COMPUTED = frozenset(RULES) & frozenset(HANDLERS) - {"Cast"}
 # What may turn tensors known at build time into another one.
 STATIC_OPS = frozenset(RULES) | {"Constant", "Flatten", "Reshape"}
 
@@ -165,6 +168,16 @@ def lower_node(ctx: Context, node: onnx.NodeProto) -> None:
     if node.op_type in RULES and _foldable(ctx, node):
         ctx.env[node.output[0]] = _folded(ctx, node)
         return
+    _lower(ctx, node)
+
+
+def lower_computed(ctx: Context, node: onnx.NodeProto) -> Value:
+    """The output of ``node`` computed on the board, though its operands are known."""
+    _lower(ctx, node)
+    return ctx.activation(node.output[0])
+
+
+def _lower(ctx: Context, node: onnx.NodeProto) -> None:
     lowering = HANDLERS.get(node.op_type)
     if lowering is None:
         raise ModelError(_unsupported(node))
@@ -209,4 +222,5 @@ def _folded(ctx: Context, node: onnx.NodeProto) -> Tensor:
         sources += [] if tensor is None else tensor.sources
     result = fold(node, arrays, ctx.opset)
     kept = tuple(dict.fromkeys(sources)) if result.dtype.kind == "f" else ()
-    return Tensor(result, kept, f"changed by {node.op_type}" if kept else "")
+    how = f"changed by {node.op_type}" if kept else ""
+    return Tensor(result, kept, how, made_by=node if node.op_type in _COMPUTED else None)

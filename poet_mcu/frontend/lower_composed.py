@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
+from poet_mcu.frontend.checks import MOST_FACTORS, check_table
 from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_elementwise import operand, part
 from poet_mcu.frontend.lower_interpolate import along
@@ -61,6 +62,7 @@ def lower_cum_sum(ctx: Context, node: onnx.NodeProto) -> None:
         raise ModelError(f"expected one axis, got {list(asked)}; export again")
     axis = axis_in(asked[0], len(x.shape))
     exclusive = int(bool(attribute(node, "exclusive", 0)))
+    check_table(x.shape[axis] ** 2, MOST_FACTORS)
     ones = np.tril(np.ones((x.shape[axis],) * 2, np.float32), -exclusive)
     matrix = ones.T.copy() if attribute(node, "reverse", 0) else ones
     ctx.env[node.output[0]] = Active(along(ctx, node, x, axis, matrix))

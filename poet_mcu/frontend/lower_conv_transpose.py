@@ -14,7 +14,6 @@ from poet_mcu.frontend.lower_window import (
     flat_kernel,
     group_of,
     planes,
-    stated_kernel,
     unplane,
     window,
 )
@@ -25,14 +24,10 @@ from poet_mcu.ops.operator import ints
 def lower_conv_transpose(ctx: Context, node: onnx.NodeProto) -> None:
     """ConvTranspose with 1-D or 2-D kernels to conv_transpose2d, and channel_add for a bias."""
     x, axes = planes(ctx, node)
-    w_tensor = ctx.tensor(node.input[1], "the kernel")
-    if w_tensor.array.ndim != 2 + axes:
-        found = list(w_tensor.array.shape)
-        raise ModelError(f"expected a kernel of {2 + axes} dimensions, got {found}")
-    kernel = stated_kernel(node, w_tensor.array.shape)
+    w = flat_kernel(ctx, node, axes)
+    kernel = (w.shape[2], w.shape[3])
     group = group_of(node)
     attrs = _geometry(node, x.shape, kernel, axes)
-    w = flat_kernel(ctx, node, w_tensor)
     size = ints(attrs, "y_shape")
     beyond = [size[i] - min(size[i], reach) for i, reach in enumerate(_reach(x, kernel, attrs))]
     inner = (x.shape[0], w.shape[1] * group, size[0] - beyond[0], size[1] - beyond[1])
@@ -41,7 +36,7 @@ def lower_conv_transpose(ctx: Context, node: onnx.NodeProto) -> None:
     if any(beyond):
         value = _placed(ctx, node, value, (*inner[:2], *size))
     if len(node.input) > 2 and node.input[2]:
-        bias = ctx.weight(node.input[2], ctx.tensor(node.input[2], "the bias"))
+        bias = ctx.operand(node.input[2])
         value = ctx.emit(node, "channel_add", (value, bias), {})
     ctx.show(node, value, unplane(value.shape, axes))
 

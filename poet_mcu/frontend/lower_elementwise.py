@@ -13,7 +13,8 @@ import numpy.typing as npt
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Active, Context, Tensor, attribute, check_size
+from poet_mcu.frontend.checks import check_size
+from poet_mcu.frontend.context import Active, Context, Tensor, attribute
 from poet_mcu.ir.graph import Attr, Value
 
 _LIMIT = float(np.finfo(np.float32).max)

@@ -61,7 +61,12 @@ def lower_split(ctx: Context, node: onnx.NodeProto) -> None:
     if len(node.input) > 1 and node.input[1]:
         sizes = ctx.ints(node.input[1], "the sizes")
     elif not sizes:
-        count = attribute(node, "num_outputs", len(node.output))
+        count = len(node.output)
+        if attribute(node, "num_outputs", count) != count:
+            raise ModelError(
+                f"expected num_outputs to be the number of outputs, {count}, got "
+                f"{attribute(node, 'num_outputs', count)}; export again"
+            )
         chunk = -(-total // count)  # the last may be smaller since opset 18
         sizes = [min(chunk, total - i * chunk) for i in range(count)]
     if sum(sizes) != total or min(sizes) < 0 or len(sizes) < len(node.output):

@@ -26,8 +26,8 @@ def lower_batch_norm(ctx: Context, node: onnx.NodeProto) -> None:
         raise ModelError(f"expected an input [N, C, ...], got {list(x.shape)}; export it so")
     if not attribute(node, "spatial", 1) and math.prod(x.shape[2:]) != 1:
         raise ModelError("expected spatial=1, got 0; export with opset 9 or newer")
-    scale = ctx.weight(node.input[1], ctx.tensor(node.input[1], "the scale"))
-    bias = ctx.weight(node.input[2], ctx.tensor(node.input[2], "the bias"))
+    scale = ctx.operand(node.input[1])
+    bias = ctx.operand(node.input[2])
     attrs = {"eps": float(attribute(node, "epsilon", 1e-5))}
     count = x.type.elements // x.shape[1]
     by_batch = _by_batch(ctx, node, scale, count)

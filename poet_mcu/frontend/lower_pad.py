@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
+from poet_mcu.frontend.checks import check_table
 from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_layout import axis_in, cut
 from poet_mcu.ir.graph import Attr, DType, Role, TensorType, Value
@@ -123,6 +124,8 @@ def _show(
 ) -> None:
     """Each padded axis by a table of what it shows; rows and columns of planes in one go."""
     name, origin = node.output[0], node.name or node.output[0]
+    for dim, b, a in zip(x.shape, *pads, strict=True):
+        check_table(dim + b + a)
     tables = {
         axis: np.asarray([source(i, x.shape[axis]) for i in range(-b, x.shape[axis] + a)], np.int32)
         for axis, (b, a) in enumerate(zip(*pads, strict=True))

@@ -9,15 +9,8 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import (
-    Active,
-    Context,
-    Tensor,
-    Transposed,
-    attribute,
-    reshaped,
-    type_name,
-)
+from poet_mcu.frontend.checks import type_name
+from poet_mcu.frontend.context import Active, Context, Tensor, Transposed, attribute, reshaped
 from poet_mcu.frontend.fold import axes_of, fold
 from poet_mcu.frontend.lower_layout import transposed
 from poet_mcu.ir.graph import DType
@@ -110,7 +103,8 @@ def lower_transpose(ctx: Context, node: onnx.NodeProto) -> None:
         array = fold(node, [found.array], ctx.opset)
         flips = array.ndim == 2 and array.shape == found.array.shape[::-1]
         flips = flips and tuple(attribute(node, "perm", (1, 0))) == (1, 0)
-        done = Tensor(array, found.sources, found.change or "transposed", found if flips else None)
+        how = found.change or "transposed"
+        done = Tensor(array, found.sources, how, found if flips else None, made_by=node)
         ctx.env[node.output[0]] = done
         return
     value = found.value if isinstance(found, Transposed) else ctx.activation(node.input[0])

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.context import Context, Pending, Tensor, attribute
+from poet_mcu.frontend.context import Context, Pending, attribute
 from poet_mcu.ir.graph import Attr, Value
 from poet_mcu.ops.operator import ints
 
@@ -22,18 +22,13 @@ _MOST_WINNERS = 255
 def lower_conv(ctx: Context, node: onnx.NodeProto) -> None:
     """Conv with 1-D or 2-D kernels to conv2d; a bias may come from an Add behind it."""
     x, axes = planes(ctx, node)
-    w_tensor = ctx.tensor(node.input[1], "the kernel")
-    if w_tensor.array.ndim != 2 + axes:
-        found = list(w_tensor.array.shape)
-        raise ModelError(f"expected a kernel of {2 + axes} dimensions, got {found}")
-    kernel = stated_kernel(node, w_tensor.array.shape)
+    w = flat_kernel(ctx, node, axes)
+    kernel = (w.shape[2], w.shape[3])
     attrs = {**window(node, x.shape, kernel, axes), "group": group_of(node)}
-    w = flat_kernel(ctx, node, w_tensor)
     channels = w.shape[0]
     shape = unplane(ctx.infer("conv2d", (x, w), attrs), axes)
     if len(node.input) > 2 and node.input[2]:
-        b_tensor = ctx.tensor(node.input[2], "the bias")
-        bias = ctx.weight(node.input[2], b_tensor)
+        bias = ctx.operand(node.input[2])
         ctx.emit_as(node, "conv2d", (x, w, bias), attrs, shape)
         return
     if not ctx.waits_for_bias(node):
@@ -41,18 +36,6 @@ def lower_conv(ctx: Context, node: onnx.NodeProto) -> None:
         return
     name = node.output[0]
     ctx.env[name] = Pending("conv2d", (x, w), attrs, channels, shape, name, node.name or name)
-
-
-def stated_kernel(node: onnx.NodeProto, w_shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a stored kernel, which kernel_shape must repeat where it is given."""
-    kernel = w_shape[2:]
-    stated = attribute(node, "kernel_shape", kernel)
-    if tuple(stated) != kernel:
-        raise ModelError(
-            f"expected kernel_shape {list(kernel)} as in '{node.input[1]}', got {list(stated)}; "
-            "export the model again"
-        )
-    return (1, kernel[0]) if len(kernel) == 1 else (kernel[0], kernel[1])
 
 
 def group_of(node: onnx.NodeProto) -> int:
@@ -63,12 +46,22 @@ def group_of(node: onnx.NodeProto) -> int:
     return int(group)
 
 
-def flat_kernel(ctx: Context, node: onnx.NodeProto, tensor: Tensor) -> Value:
-    """The kernel with two window axes; a 1-D one is seen with height 1."""
-    w = ctx.weight(node.input[1], tensor)
-    if len(w.shape) == 4:
-        return w
-    return ctx.builder.view(w, (*w.shape[:2], 1, w.shape[2]), f"{node.output[0]}_kernel")
+def flat_kernel(ctx: Context, node: onnx.NodeProto, axes: int) -> Value:
+    """The kernel with two window axes; a 1-D one is seen with height 1.
+
+    kernel_shape, where it is given, must repeat its rows and columns.
+    """
+    w = ctx.operand(node.input[1])
+    if len(w.shape) != 2 + axes:
+        raise ModelError(f"expected a kernel of {2 + axes} dimensions, got {list(w.shape)}")
+    stated = attribute(node, "kernel_shape", w.shape[2:])
+    if tuple(stated) != w.shape[2:]:
+        raise ModelError(
+            f"expected kernel_shape {list(w.shape[2:])} as in '{node.input[1]}', "
+            f"got {list(stated)}; export the model again"
+        )
+    rows = w.shape[2] if axes == 2 else 1
+    return ctx.builder.view(w, (*w.shape[:2], rows, w.shape[-1]), f"{node.output[0]}_kernel")
 
 
 def planes(ctx: Context, node: onnx.NodeProto) -> tuple[Value, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import onnx
 from onnx import TensorProto, shape_inference
 
-from poet_mcu.frontend.model_file import first_line
+from poet_mcu.frontend.model_file import MAX_BYTES, first_line
+from poet_mcu.frontend.problems import node_label
 
 
 def inferred_shapes(
@@ -26,7 +28,9 @@ def inferred_shapes(
         if info.type.HasField("tensor_type"):  # merely looking at it would make it one
             info.type.tensor_type.ClearField("shape")
     _close_training_mode(model)
-    complaint = ""
+    complaint = _fatal(model)
+    if complaint:
+        return {}, complaint
     try:
         model = _infer(model, strict=True)
     except _ERRORS as error:
@@ -52,6 +56,21 @@ def _close_training_mode(model: onnx.ModelProto) -> None:
             kept = [item for item in node.attribute if item.name != "training_mode"]
             del node.attribute[:]
             node.attribute.extend(kept)
+
+
+def _fatal(model: onnx.ModelProto) -> str:
+    """What onnx's inference never comes back from (its C++ asserts it, or counts up to it)."""
+    for info in model.graph.input:
+        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        if min(dims, default=0) < 0 or math.prod(max(dim, 1) for dim in dims) >= MAX_BYTES:
+            return f"'{info.name}' of shape {dims}"
+    for index, node in enumerate(model.graph.node):
+        for item in node.attribute:
+            outputs = len(node.output)
+            if node.op_type == "Split" and item.name == "num_outputs" and item.i != outputs:
+                label = node_label(index, node)
+                return f"{label}: Split of {item.i} parts with {outputs} outputs"
+    return ""
 
 
 _ERRORS = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)

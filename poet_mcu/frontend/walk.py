@@ -8,23 +8,19 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from poet_mcu.errors import InputError, InternalError, ModelError
-from poet_mcu.frontend.context import (
-    Active,
-    Context,
-    Pending,
-    SoftmaxOf,
-    Tensor,
-    Transposed,
-    check_size,
-    type_name,
-)
-from poet_mcu.frontend.handlers import STATIC_OPS, lower_node
+from poet_mcu.frontend.checks import check_size, type_name
+from poet_mcu.frontend.context import Active, Context, Pending, SoftmaxOf, Tensor, Transposed
+from poet_mcu.frontend.handlers import STATIC_OPS, lower_computed, lower_node
 from poet_mcu.frontend.heads import with_one_output
 from poet_mcu.frontend.model_file import ModelFile, first_line
 from poet_mcu.frontend.problems import Problem, SkipNode, node_label, node_op
 from poet_mcu.frontend.shapes import inferred_shapes
 from poet_mcu.ir.graph import DType, Graph, Role, TensorType, Value
 from poet_mcu.ops.builder import GraphBuilder
+
+#: what Python, numpy and onnx raise on numbers that contradict each other. onnx's checker lets many
+#: pass, and each handler would have to ask for all that its operator's page takes for granted.
+_CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
 
 
 class Walk:
@@ -53,6 +49,7 @@ class Walk:
         self.proto, head_notes = with_one_output(file.proto.graph)
         self.problems: list[Problem] = []
         self.ctx = Context(GraphBuilder(file.path.stem), file.opset, trainable, batchnorm)
+        self.ctx.lower_computed = lower_computed
         self.ctx.fuse_softmax, self.ctx.fuse_sigmoid = fuse_softmax, fuse_sigmoid
         self.ctx.dropout, self.ctx.seed = dropout, seed
         self.ctx.notes += head_notes
@@ -195,6 +192,12 @@ class Walk:
             pass
         except ModelError as error:
             self._problem(node_label(index, node), str(error), node_op(node))
+        except _CONTRADICTIONS as error:
+            message = (
+                f"expected attributes and operands that fit {node.op_type}, got: "
+                f"{type(error).__name__}: {first_line(error)}; export the model again"
+            )
+            self._problem(node_label(index, node), message, node_op(node))
         else:
             return
         # Go on behind a refused node where its shape is known, to find further problems.

@@ -120,7 +120,7 @@ class Board:
 
     def identify(self) -> Identity:
         """Who answers, freshly asked."""
-        identity = Identity.unpack(self._ask(Message.IDENTIFY))
+        identity = Identity.unpack(self.ask(Message.IDENTIFY))
         self._identity = identity
         self._steps_done = identity.steps_done
         return identity
@@ -144,7 +144,7 @@ class Board:
 
     def counters(self) -> Counters:
         """Transfers, frames, stack and cycles, counted by the board."""
-        return Counters.unpack(self._ask(Message.COUNTERS))
+        return Counters.unpack(self.ask(Message.COUNTERS))
 
     # ---- tensors ----
 
@@ -201,7 +201,7 @@ class Board:
         """CRC-32 of the bytes on the board."""
         payload = protocol.pack_u32(self.tensor(name).index)
         # A slow core needs a while for a large tensor.
-        answer = self._ask(Message.TENSOR_CRC, payload, slow=True)
+        answer = self.ask(Message.TENSOR_CRC, payload, slow=True)
         return protocol.unpack_u32(answer, "checksum of a tensor")
 
     def tensor_equals(self, name: str, array: npt.ArrayLike) -> bool:
@@ -252,17 +252,17 @@ class Board:
         self._write_all(inputs)
         self._token = (self._token + 1) & 0xFFFF_FFFF
         payload = protocol.pack_u32(self._token)
-        answer = self._ask(Message.EVALUATE, payload, slow=True)
+        answer = self.ask(Message.EVALUATE, payload, slow=True)
         return protocol.unpack_u64(answer, "answer to an evaluation")
 
     def reset_model(self) -> Identity:
         """Start values into the parameters, state to zero, step 0; the card is opened again."""
-        self._ask(Message.RESET_MODEL, slow=True)
+        self.ask(Message.RESET_MODEL, slow=True)
         return self.identify()
 
     def format_card(self) -> Identity:
         """Write the header of the page region: what is on the card there is lost."""
-        self._ask(Message.FORMAT_CARD, self.identity.build_id, slow=True)
+        self.ask(Message.FORMAT_CARD, self.identity.build_id, slow=True)
         return self.identify()
 
     def plan_checkpoints(self, every: int, position: bytes = b"") -> None:
@@ -271,7 +271,7 @@ class Board:
         ``position`` (at most 16 bytes) goes into each of them and comes back from :meth:`restore`.
         """
         payload = protocol.pack_u32(every) + position.ljust(protocol.POSITION_BYTES, b"\0")
-        self._ask(Message.CHECKPOINT_PLAN, payload)
+        self.ask(Message.CHECKPOINT_PLAN, payload)
 
     def checkpoint(self, step: int | None = None) -> int:
         """Write a checkpoint now; its sequence number on this card.
@@ -280,12 +280,12 @@ class Board:
         (None: it is not asked).
         """
         payload = b"" if step is None else protocol.pack_u32(step)
-        answer = self._ask(Message.CHECKPOINT, payload, slow=True)
+        answer = self.ask(Message.CHECKPOINT, payload, slow=True)
         return protocol.unpack_u32(answer, "answer to a checkpoint")
 
     def restore(self) -> Restored:
         """Go back to the newest whole checkpoint on the card, which is opened again first."""
-        restored = Restored.unpack(self._ask(Message.RESTORE, slow=True))
+        restored = Restored.unpack(self.ask(Message.RESTORE, slow=True))
         self._steps_done = restored.step
         return restored
 
@@ -301,7 +301,8 @@ class Board:
 
     # ---- inside ----
 
-    def _ask(self, message: Message, payload: bytes = b"", *, slow: bool = False) -> bytes:
+    def ask(self, message: Message, payload: bytes = b"", *, slow: bool = False) -> bytes:
+        """The payload of the answer to one request; ``slow``: it may take minutes."""
         patience_s = self._step_timeout_s if slow else None
         return self._link.exchange([Request(message, payload, patience_s, slow)])[0]
 

@@ -7,10 +7,12 @@ The process never outlives the context. What it printed is kept and becomes part
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +30,7 @@ _SHOWN_LINES = 25
 # QEMU 7.2 says this once per start of the lm3s machines; it means nothing.
 _HARMLESS = re.compile(r"Timer with period zero, disabling")
 _PTY = re.compile(r"char device redirected to (\S+) \(label serial0\)")
+_TERMINAL = re.compile(r"poet: terminal at (\S+)")
 _LISTENING = re.compile(r"poet: listening on 127\.0\.0\.1:(\d+)")
 
 
@@ -87,6 +90,43 @@ def run_host(executable: Path, card: Path | None = None) -> Iterator[str]:
         command += ["--card", str(card.resolve())]
     with _running(command, executable.name) as process:
         yield f"socket://127.0.0.1:{process.wait_for(_LISTENING)}"
+
+
+@contextlib.contextmanager
+def run_registers(
+    firmware: Path,
+    card: Path | None = None,
+    serial: Literal["pty", "socket"] = "pty",
+    *,
+    faults: Sequence[str] = (),
+    trace: Path | None = None,
+) -> Iterator[str]:
+    """The URL of the console of ``firmware`` (.bin) on the register-level STM32F746.
+
+    ``card`` is written to. ``faults`` strike the card (``poet_mcu/emulator/card_faults.py``);
+    ``trace`` gets what the machine did, as JSON lines.
+
+    Raises:
+        ToolMissing: unicorn is not installed.
+        InputError: the program or the card image does not exist.
+        DeviceError: the emulator ended, with what was wrong, or showed no console.
+    """
+    if importlib.util.find_spec("unicorn") is None:
+        raise ToolMissing(
+            "unicorn: expected this Python package, got none; install poet-mcu[emulator]"
+        )
+    _must_exist(firmware, "program", "build it first")
+    command = [sys.executable, "-m", "poet_mcu.emulator", str(firmware.resolve())]
+    if card is not None:
+        _must_exist(card, "card image", "copy the card.img of the build")
+        command += ["--card", str(card.resolve())]
+    command += ["--serial", serial, *(word for fault in faults for word in ("--fault", fault))]
+    command += ["--trace", str(trace.resolve())] if trace else []
+    with _running(command, firmware.name) as process:
+        if serial == "socket":
+            yield f"socket://127.0.0.1:{process.wait_for(_LISTENING)}"
+        else:
+            yield process.wait_for(_TERMINAL)
 
 
 def _find_qemu() -> str:

@@ -46,6 +46,10 @@ class Message(enum.IntEnum):
     CHECKPOINT_PLAN = 0x0C
     CHECKPOINT = 0x0D
     RESTORE = 0x0E
+    TEST_MEMORY = 0x40
+    TEST_CASE = 0x41
+    TEST_CARD_OPEN = 0x42
+    TEST_CARD = 0x43
     PROGRESS = 0xFD
     TRACE = 0xFE
     ERROR = 0xFF

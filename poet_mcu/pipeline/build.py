@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from poet_mcu import resources, toolchain
-from poet_mcu.board.load import board_text
+from poet_mcu.board.load import board_text, buildable, load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_card, write_manifest
 from poet_mcu.codegen.model_view import CodeInput, model_view, with_build_id
@@ -20,6 +20,7 @@ from poet_mcu.codegen.views import Banner, ModelView
 from poet_mcu.errors import ToolMissing
 from poet_mcu.frontend.model_file import read_model
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
+from poet_mcu.pipeline.actions import by_operator, predicted_actions, save_actions
 from poet_mcu.pipeline.options import Options, graph_options
 from poet_mcu.pipeline.plan import Plan, Progress, plan
 from poet_mcu.pipeline.selfcheck import check_program
@@ -118,8 +119,10 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
     """Build firmware for ``options`` into the folder ``out``, atomically.
 
     With ``dump`` the text form of every level goes to ``out/dump``. Raises what ``plan`` raises,
-    ToolMissing without a compiler, CheckFailed when the linked size exceeds the budget.
+    BoardError for a planning-only board, ToolMissing without a compiler, CheckFailed when the
+    linked size exceeds the budget.
     """
+    buildable(load_board(options.board))
     planned = plan(options, progress)
     board = planned.prepared.board
     progress("checking the plan in the interpreter")
@@ -138,20 +141,25 @@ def build(options: Options, out: Path, progress: Progress = _quiet, *, dump: boo
         sizes, stack = _compile(folder, board, planned)
         progress("compiling the host's twin")
         twin = _compile_twin(folder, board)
-        facts = planned.facts | {
+        actions = predicted_actions(planned.train, board)
+        facts = planned.facts | _size_facts(sizes) | _stack_facts(board, stack) | {
             "interpreter_peak_bytes": peak + planned.facts["peak_bytes"]
             - planned.facts["arena_peak_bytes"],
             "build_id": code.build_id.hex(),
-            "flash_bytes": sizes.flash_bytes,
-            "elf_ram_bytes": sizes.ram_bytes,
-            "elf_static_bytes": sizes.static_bytes,
             "host_twin": twin,
-            **_stack_facts(board, stack),
+            "operators": by_operator(actions),
         }  # fmt: skip
-        _write_json(folder / "plan.json", facts)
-        (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
+        _write_facts(folder, facts, actions, board)
         write_manifest(folder, _manifest(planned, code))
     return Built(out, planned, sizes, facts)
+
+
+def _size_facts(sizes: toolchain.Sizes) -> dict[str, Any]:
+    return {
+        "flash_bytes": sizes.flash_bytes,
+        "elf_ram_bytes": sizes.ram_bytes,
+        "elf_static_bytes": sizes.static_bytes,
+    }
 
 
 def _stack_facts(board: Board, stack: toolchain.StackUse | None) -> dict[str, Any]:
@@ -180,6 +188,15 @@ def _write_json(path: Path, facts: dict[str, Any]) -> None:
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
 
 
+def _write_facts(
+    folder: Path, facts: dict[str, Any], actions: list[dict[str, Any]], board: Board
+) -> None:
+    """What later verbs read: the plan, the time of its actions, the board."""
+    _write_json(folder / "plan.json", facts)
+    save_actions(actions, folder)
+    (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
+
+
 def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, str]) -> None:
     source = folder / "src"
     source.mkdir()
@@ -195,7 +212,7 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
     script = ""
     if board.kind != "host":
         script = "linker.ld"
-        text = render("linker.ld.j2", **_linker_fields(board, planned.budget.ram_bytes))
+        text = render("linker.ld.j2", **linker_fields(board, planned.budget.ram_bytes))
         (folder / script).write_text(text, encoding="utf-8", newline="\n")
     fields = toolchain.makefile_fields(
         board, _c_files(board), ["src", "firmware/include"], tool=TOOL, linker_script=script
@@ -204,11 +221,13 @@ def _write_sources(folder: Path, board: Board, planned: Plan, texts: dict[str, s
     (folder / "Makefile").write_text(makefile, encoding="utf-8", newline="\n")
 
 
-def _linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+def linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
+    """The fields of templates/linker.ld.j2."""
     apart = board.vectors != board.flash
     return {
         "vectors_origin": f"0x{board.vectors.origin:08x}" if apart else "",
         "vectors_bytes": board.vectors.size_bytes,
+        "boot_bytes": board.flash.boot_bytes,
         "flash_origin": f"0x{board.flash.origin:08x}",
         "flash_bytes": board.flash.size_bytes,
         "ram_origin": f"0x{board.sram.origin:08x}",

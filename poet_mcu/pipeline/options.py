@@ -135,17 +135,45 @@ _GRAPH = ("lr", "batch", "train", "freeze", "train_last", "batchnorm", "fuse", "
 
 def graph_options(options: Options) -> dict[str, Any]:
     """Every option that shapes the graphs, for a file from which they can be made again."""
-    names = [field.name for field in fields(Recipe)] + list(_GRAPH)
-    return {name: getattr(options, name) for name in names}
+    return {name: getattr(options, name) for name in _graph_names()}
+
+
+def _graph_names() -> tuple[str, ...]:
+    """The names of those options."""
+    return (*(field.name for field in fields(Recipe)), *_GRAPH)
+
+
+def _fits(kind: str, value: object) -> bool:
+    """Whether ``value`` is of the type that the annotation of an option names."""
+    if kind.endswith(" | None"):
+        return value is None or _fits(kind.removesuffix(" | None"), value)
+    if kind.startswith("tuple["):
+        inner = kind.removeprefix("tuple[").split(",")[0]
+        return isinstance(value, tuple) and all(_fits(inner, each) for each in value)
+    if isinstance(value, bool) or kind == "bool":
+        return isinstance(value, bool) and kind == "bool"
+    if kind in ("int", "float"):
+        small = isinstance(value, int) and abs(value) < 2**53
+        return small or (kind == "float" and isinstance(value, float))
+    return isinstance(value, str)  # names and literals, which Options looks at itself
 
 
 def options_from(kept: Mapping[str, Any], model: Path, board: str) -> Options:
-    """The options that ``graph_options`` kept, after a trip through JSON."""
-    if not isinstance(kept, Mapping) or kept.keys() & {"model", "board"}:
+    """The options that ``graph_options`` kept, after a trip through JSON.
+
+    Raises TypeError for what it did not keep: the file may have been changed since.
+    """
+    if not isinstance(kept, Mapping):
         raise TypeError(f"options: {kept!r}")
     given: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in kept.items()
     }
+    kinds = {field.name: str(field.type) for field in fields(Options)}
+    for name, value in given.items():
+        if name not in _graph_names():
+            raise TypeError(f"{name}: no option of a build")
+        if not _fits(kinds[name], value):
+            raise TypeError(f"{name}: {kinds[name]} expected, got {value!r:.60}")
     return Options(model, board, **given)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from poet_mcu.errors import InputError, InternalError
 from poet_mcu.pipeline.plan import METRIC_KEYS, PlanInfeasible
+from poet_mcu.pipeline.problem_check import check_problem
 from poet_mcu.pipeline.stepplan import BASELINES
 from poet_mcu.schedule import (
     Metrics,
@@ -31,6 +32,7 @@ from poet_mcu.schedule import (
     simulate,
     solve,
 )
+from poet_mcu.schedule.touch import expand
 from poet_mcu.units import parse_bytes, parse_seconds
 
 FORMAT = "poet-mcu problem 1"
@@ -63,17 +65,21 @@ def read_problem(options: ProblemOptions) -> Problem:
     data = _json(options.file)
     try:
         if "nodes" in data:
-            problem, forward_bytes = zoo_problem(data), int(data["forward_bytes"])
+            problem = zoo_problem(data)
         elif data.get("format") == FORMAT:
             problem = _from_export(data["problem"])
-            forward_bytes = _forward_bytes(problem)
         else:
             raise InputError(
                 f"{options.file}: format: expected '{FORMAT}' or the key nodes of a zoo file, got "
                 f"'{data.get('format')}'; make one with plan --export-problem"
             )
         _check_numbers(problem)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        check_problem(problem)
+        expand(problem)
+        forward_bytes = int(data["forward_bytes"]) if "nodes" in data else _forward_bytes(problem)
+    except InternalError as error:
+        raise InputError(f"{options.file}: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
         raise InputError(
             f"{options.file}: problem: expected the keys of its format, got {error!r}; "
             "make one with plan --export-problem"
@@ -208,10 +214,7 @@ def plan_problem(
     """
     problem = read_problem(options)
     progress("planning")
-    try:
-        found = solve(problem, switches)
-    except InternalError as error:
-        raise InputError(f"{options.file}: {error}") from error
+    found = solve(problem, switches)
     working_set, name = largest_working_set(problem)
     if found.metrics is None:
         raise PlanInfeasible(_no_plan(options, problem, found, working_set, name), {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -101,3 +102,40 @@ def caption(facts: dict[str, Any]) -> str:
             f"(gap {facts['gap']:.2%}, in {facts['solve_s']:.1f} s, {facts['solver']})"
         )
     return "; ".join(parts)
+
+
+def operator_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Time by operator: what the board's tables say, and what was measured where it was."""
+    table = Table(title="one training step by operator", title_justify="left", box=None)
+    measured = any("measured_s" in row for row in rows)
+    for heading in ("operator", "runs", "predicted", *(("measured", "ratio") if measured else ())):
+        table.add_column(heading, justify="left" if heading == "operator" else "right")
+    for row in rows:
+        cells = [row["op"], str(row["runs"]), format_si(row["predicted_s"], "s")]
+        if measured:
+            ratio = row["ratio"]
+            cells += [format_si(row["measured_s"], "s"), "-" if ratio is None else f"{ratio:.2f}"]
+        table.add_row(*cells)
+    return table
+
+
+def cost_table(families: Mapping[str, Mapping[str, float]]) -> Table:
+    """Fitted prices by family, and the factor by which they miss."""
+    table = Table(title="cycles by kernel family", title_justify="left", box=None)
+    for heading in ("family", "a MAC", "an element", "a function", "a call", "off by", "at most"):
+        table.add_column(heading, justify="left" if heading == "family" else "right")
+    for family, row in families.items():
+        table.add_row(family, *(f"{value:.4g}" for value in row.values()))
+    return table
+
+
+def card_table(card: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+    """Seconds of transfers by direction and size."""
+    table = Table(title="transfers", title_justify="left", box=None)
+    for heading in ("direction", "size", "median", "p99", "worst"):
+        table.add_column(heading, justify="left" if heading == "direction" else "right")
+    for way, sizes in card.items():
+        for size, found in sizes.items():
+            times = (format_si(value, "s") for value in found.values())
+            table.add_row(way, format_bytes(int(size)), *times)
+    return table

@@ -29,12 +29,14 @@ class Session:
             )
         return found[0]
 
-    def train_step(self, x: Array, y: Array, lr: float | None = None) -> StepResult:
+    def train_step(
+        self, x: Array, y: Array, lr: float | None = None, *, trace: bool = False
+    ) -> StepResult:
         """One step on one batch; ``y`` goes unused where the model's output is the loss."""
         inputs = {self._the(TensorRole.INPUT).name: x}
         if any(t.role is TensorRole.LABEL for t in self.board.tensors()):
             inputs[self._the(TensorRole.LABEL).name] = y
-        return self.board.train_step(inputs, lr=lr)
+        return self.board.train_step(inputs, lr=lr, trace=trace)
 
     def evaluate(self, x: Array) -> int:
         """Cycles of one evaluation of a batch; its outputs stay on the board."""

@@ -17,7 +17,7 @@ from poet_mcu.codegen.bundle import BOARD_FILE, MANIFEST
 from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import Role, Value
 from poet_mcu.link.client import Board, open_board
-from poet_mcu.link.emulator import run_host, run_qemu
+from poet_mcu.link.emulator import run_host, run_qemu, run_registers
 from poet_mcu.link.protocol import BUILD_ID_BYTES
 from poet_mcu.pipeline.options import options_from
 from poet_mcu.pipeline.prepare import Prepared, prepare
@@ -48,8 +48,15 @@ class BuildFolder:
 
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
-        kept = self.manifest["options"]
-        return prepare(options_from(kept, self.path / "model.onnx", str(self.path / BOARD_FILE)))
+        kept, board = self.manifest["options"], str(self.path / BOARD_FILE)
+        try:
+            options = options_from(kept, self.path / "model.onnx", board)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"{self.path / MANIFEST}: options: expected those of a build, got: {error}; "
+                "build again"
+            ) from error
+        return prepare(options)
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -136,6 +143,10 @@ def _emulated(
                 f"{board.name}: --emulate: expected a board with an emulator, got one without; "
                 "use --port with the board's serial port"
             )
+        if board.emulator.kind == "registers":
+            with run_registers(elf.with_suffix(".bin"), card, serial) as url:
+                yield url
+            return
         machine, cpu = board.emulator.machine, board.emulator.cpu or None
         semihosting = board.storage.driver == "semihosting"
         with run_qemu(

@@ -15,7 +15,7 @@ from poet_mcu.errors import InputError
 from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, Graph, Role
 from poet_mcu.ops.operator import Array
 from poet_mcu.pipeline.dataset import Dataset, load_dataset
-from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step
+from poet_mcu.pipeline.instructions import instructions_of_step, macs_of_step, traced_step
 from poet_mcu.pipeline.plan import Progress
 from poet_mcu.pipeline.prepare import Prepared
 from poet_mcu.pipeline.selfcheck import sample_feeds
@@ -99,19 +99,35 @@ def validate(
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
-        ours, faults = _run_resumed(Session(board), work, checkpoint_every)
-    faults += _counter_faults(build, ours, steps)
+        ours, resumed = _run_resumed(Session(board), work, checkpoint_every)
+    facts, faults = judge(build, prepared, ours, work, progress)
+    faults = [*resumed, *faults]
+    if dump is not None:
+        _dump(dump, prepared, ours)
+    facts |= {"faults": faults, "ok": not faults}
+    facts |= _step_facts(build, prepared, work[0], port, progress)
+    return Validation(ours, tuple(faults), facts)
+
+
+def judge(
+    build: BuildFolder,
+    prepared: Prepared,
+    ours: Run,
+    work: list[tuple[Array, Array]],
+    progress: Progress = _quiet,
+) -> tuple[dict[str, Any], list[str]]:
+    """The facts of a run over ``work``, and what is wrong with it.
+
+    Compared: the plan's card bytes, the twin's bits (where there is one), the numpy reference.
+    """
+    faults = _counter_faults(build, ours, len(work))
     different = _twin_faults(build, ours, work, progress)
     faults += different or []
     progress("comparing with the reference")
     worst = _reference_difference(prepared, ours, work)
     faults += _reference_faults(worst)
-    if dump is not None:
-        _dump(dump, prepared, ours)
     equal = None if different is None else not different
-    facts = _facts(build, ours, steps, worst, equal, faults)
-    facts |= _step_facts(build, prepared, work[0], port is None, progress)
-    return Validation(ours, tuple(faults), facts)
+    return _facts(build, ours, len(work), worst, equal, faults), faults
 
 
 def _reference_faults(worst: float) -> list[str]:
@@ -125,14 +141,23 @@ def _step_facts(
     build: BuildFolder,
     prepared: Prepared,
     batch: tuple[Array, Array],
-    emulated: bool,
+    port: str | None,
     progress: Progress,
-) -> dict[str, int]:
-    """Multiply-adds of one step; its instructions where an emulator can count them."""
-    facts = {"macs_per_step": macs_of_step(prepared.train)}
-    if emulated and build.board.kind == "emulated":
+) -> dict[str, Any]:
+    """Multiply-adds of one step; its instructions on an emulator; time by operator, predicted too.
+
+    The twin of a board has no time worth a comparison.
+    """
+    facts: dict[str, Any] = {"macs_per_step": macs_of_step(prepared.train)}
+    if port is None and build.board.kind == "emulated":
         progress("counting the instructions of one step")
         facts["instructions_per_step"] = instructions_of_step(build, batch)
+    if port is not None or build.board.kind == "emulated":
+        progress("timing one step by operator")
+        timed = traced_step(build, batch, port)
+        facts["measured_step_s"] = timed.seconds
+        facts["predicted_step_s"] = sum(row["predicted_s"] for row in timed.operators)
+        facts["operators"] = timed.operators
     return facts
 
 

@@ -19,6 +19,7 @@ from poet_mcu.board.schema import Board
 from poet_mcu.errors import CheckFailed, InternalError
 from poet_mcu.toolchain import flags
 from poet_mcu.toolchain.tools import compiler, objcopy
+from poet_mcu.toolchain.uf2 import write_uf2
 
 _OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
 
@@ -100,13 +101,18 @@ def _compile(common: Sequence[str], source: Path, target: Path) -> str:
 
 
 def make_images(board: Board, elf: Path) -> tuple[Path, Path]:
-    """``elf`` as raw binary (.bin, from the lowest load address on) and Intel hex (.hex)."""
+    """``elf`` as raw binary (.bin, from the lowest load address on) and Intel hex (.hex).
+
+    A board whose boot loader takes UF2 files gets one too (.uf2).
+    """
     tool = str(objcopy(board))
     images = elf.with_suffix(".bin"), elf.with_suffix(".hex")
     for form, image in zip(("binary", "ihex"), images, strict=True):
         text = _run([tool, "-O", form, str(elf), str(image)])
         if text:
             raise InternalError(text)
+    if board.flash_with is not None and board.flash_with.uf2_board:
+        write_uf2(elf, elf.with_suffix(".uf2"), board.flash_with.uf2_family)
     return images
 
 

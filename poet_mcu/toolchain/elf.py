@@ -168,9 +168,9 @@ def _outside(image: _Image, board: Board) -> list[str]:
 
 def _vectors(image: _Image, board: Board) -> list[str]:
     """Armv7-M ARM (DDI 0403E) B1.5.3: word 0 is the stack pointer, word 1 the reset vector."""
-    head = image.head.get(board.vectors.origin, b"")
+    head = image.head.get(board.vectors_origin, b"")
     if len(head) < 8:
-        where = f"{board.vectors.origin:#010x}"
+        where = f"{board.vectors_origin:#010x}"
         return [f"vector table: expected a section at {where}, got none; link the startup code"]
     stack, reset = struct.unpack("<II", head)
     found = []

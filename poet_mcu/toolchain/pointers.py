@@ -8,7 +8,7 @@ taken stands here.
 from __future__ import annotations
 
 _BLOCK_DEVICE = ("sd_*", "sdmmc_*", "file_*")
-_SPI_BUS = ("ssi_*", "spi_*")
+_SPI_BUS = ("ssi_*", "spi_*", "poet_pl022_*")
 _WEIGHTS = ("weight_*",)
 _BLOCKS = ("up_*", "up3_*", "down_*", "down3_*", "any_*", "edge_up_*", "edge_down_*")
 
@@ -18,6 +18,7 @@ ANYWHERE: dict[str, tuple[str, ...]] = {
     "page_store.c": _BLOCK_DEVICE,
     "sd_bus.c": _SPI_BUS,
     "sd_spi.c": _SPI_BUS,
+    "pl022.c": ("select_card",),
     "port.c": ("bind_card", "card_interrupt"),
     "poet_schedule.c": ("watch_action",),
     "step.c": ("poet_generated_train_step", "poet_generated_eval_step"),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _PACKAGES = {
     "cc": "gcc libc6-dev",
     "objcopy": "binutils",
     "make": "make",
+    "openocd": "openocd",
+    "st-flash": "stlink-tools",
 }
 
 
@@ -84,10 +87,21 @@ def doctor() -> list[ToolState]:
     """Every outside program poet-mcu may call, its version or None, and how to install it."""
     probes: list[tuple[str, Callable[[], str | None], str]] = [
         (tool, lambda tool=tool: _version(tool), install_hint(tool))  # type: ignore[misc]
-        for tool in ("arm-none-eabi-gcc", "arm-none-eabi-objcopy", "qemu-system-arm", "cc", "make")
+        for tool in (
+            "arm-none-eabi-gcc",
+            "arm-none-eabi-objcopy",
+            "qemu-system-arm",
+            "cc",
+            "make",
+            "openocd",
+            "st-flash",
+        )
     ]
     probes.append(
         ("newlib", _newlib_version, "sudo apt-get install libnewlib-arm-none-eabi"),
+    )
+    probes.append(
+        ("pyocd", _pyocd_version, "pip install 'poet-mcu[flash]'"),
     )
     return [ToolState(tool, probe(), hint) for tool, probe, hint in probes]
 
@@ -102,13 +116,20 @@ def _version(tool: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = run.stdout.splitlines()
+    lines = (run.stdout or run.stderr).splitlines()  # OpenOCD says it on stderr
     if run.returncode != 0 or not lines:
         return None
     number = re.search(r"\d+\.\d+(\.\d+)?", lines[0].split(")", 1)[-1]) or re.search(
         r"\d+\.\d+(\.\d+)?", lines[0]
     )
     return number[0] if number else lines[0]
+
+
+def _pyocd_version() -> str | None:
+    try:
+        return metadata.version("pyocd")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _newlib(gcc: Path) -> Path | None:

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import models
 import pytest
+from command_line import run
 
 from poet_mcu.cli import main
 
+__all__ = ["run"]
 BOARD = "qemu-m7-sd"
-
-
-class Outcome:
-    """Exit code, standard output and standard error of one call."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> dict[str, Any]:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*words: object) -> Outcome:
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err + said.out
-        return Outcome(code, said.out, " ".join(said.err.split()))
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import random
 import socket
 import struct
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Self
 
@@ -28,7 +29,7 @@ class BadCard:
 
     def __init__(self, image: Path, folder: Path, seed: int, rate: float) -> None:
         self.rate = rate
-        self.harmed = 0
+        self.kinds: Counter[str] = Counter()
         self.transfers = 0
         self._random = random.Random(seed)
         self._bytes = bytearray(image.read_bytes())
@@ -84,11 +85,14 @@ class BadCard:
         answer(_ACK)
         return True
 
+    @property
+    def harmed(self) -> int:
+        """Transfers that were."""
+        return self.kinds.total()
+
     def _strikes(self) -> bool:
         self.transfers += 1
-        hit = self._random.random() < self.rate
-        self.harmed += hit
-        return hit
+        return self._random.random() < self.rate
 
     def _turned(self, data: bytes) -> bytes:
         harmed = bytearray(data)
@@ -97,11 +101,17 @@ class BadCard:
 
     def _read(self, offset: int, length: int) -> bytes:
         data = bytes(self._bytes[offset : offset + length])
-        return self._turned(data) if self._strikes() else data
+        if not self._strikes():
+            return data
+        self.kinds["read: bit turned"] += 1
+        return self._turned(data)
 
     def _write(self, offset: int, data: bytes) -> None:
         if self._strikes():
             old = bytes(self._bytes[offset : offset + len(data)])
             at = self._random.randrange(len(data))
-            data = self._random.choice([old, data[:at] + old[at:], self._turned(data)])
+            harms = {"lost": old, "torn": data[:at] + old[at:], "bit turned": self._turned(data)}
+            kind = self._random.choice(list(harms))
+            self.kinds[f"write: {kind}"] += 1
+            data = harms[kind]
         self._bytes[offset : offset + len(data)] = data

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(kb.ROOT / "tools"))
-import bench_cases
 import bench_figures
 import bench_kernels as bench
-from bench_recurrent import every_case
 
+from poet_mcu.bench import cases as bench_cases
+from poet_mcu.bench.recurrent import every_case
 from poet_mcu.ir.graph import DType
 from poet_mcu.ops.table import OPERATORS
 

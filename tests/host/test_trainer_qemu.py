@@ -34,6 +34,7 @@ def build(board_name: str, folder: Path) -> Path:
         .from_string(template)
         .render(
             vectors_origin="",  # they stand at the start of the flash
+            boot_bytes=0,
             flash_origin=board.memory["flash"].origin,
             flash_bytes=board.memory["flash"].size_bytes,
             ram_origin=board.memory["sram"].origin,
@@ -42,7 +43,7 @@ def build(board_name: str, folder: Path) -> Path:
         )
     )
     sources = [harness.HERE / "model.c", FIRMWARE / "link/link.c"]
-    for part in ("train", "storage", "port/common", f"port/{board.port}"):
+    for part in ("train", "storage", *(f"port/{name}" for name in board.port_folders)):
         sources += sorted((FIRMWARE / part).glob("*.c"))
     include = [FIRMWARE / "include"]
     return compile_program(board, sources, include, folder / "tiny.elf", linker_script=script)

@@ -74,6 +74,7 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
     template = environment.from_string((ROOT / "templates" / "linker.ld.j2").read_text("utf-8"))
     return template.render(
         vectors_origin="",  # they stand at the start of the flash
+        boot_bytes=0,
         flash_origin="0x00000000",
         flash_bytes=262144,
         ram_origin=target.ram_origin,
@@ -92,6 +93,7 @@ def link(
         ROOT / "tests" / "qemu" / "sd_card_main.c",
         *sorted((FIRMWARE / "storage").glob("*.c")),
         *sorted((FIRMWARE / "port" / "common").glob("*.c")),
+        *sorted((FIRMWARE / "port" / "primecell").glob("*.c")),
         *sorted((FIRMWARE / "port" / target.port).glob("*.c")),
     ]
     command = ["arm-none-eabi-gcc", *CFLAGS, *target.cflags, "-O2"]

@@ -18,7 +18,7 @@ from poet_mcu import resources
 from poet_mcu.board.load import list_boards, load_board
 from poet_mcu.codegen.render import render
 from poet_mcu.link.client import Board
-from poet_mcu.pipeline.build import _linker_fields, build
+from poet_mcu.pipeline.build import build, linker_fields
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.session import Session
 from poet_mcu.pipeline.target import connect, open_folder
@@ -106,7 +106,7 @@ def test_the_computed_stack_bounds_the_used_one(core: str, name: str, tmp_path: 
 def overflowing(name: str, folder: Path, *, leap: bool) -> Path:
     board = load_board(name)
     script = folder / "linker.ld"
-    script.write_text(render("linker.ld.j2", **_linker_fields(board, board.sram.size_bytes)))
+    script.write_text(render("linker.ld.j2", **linker_fields(board, board.sram.size_bytes)))
     sources = [resources.root() / "tests" / "qemu" / "overflow_main.c"]
     sources += [FIRMWARE / "storage" / f"{part}.c" for part in ("sd_bus", "sd_csd", "sd_spi")]
     for port in board.port_folders:

@@ -1,4 +1,4 @@
-"""tools/fit_costs.py: known prices come back, none is negative, the table is a board's table."""
+"""Fitted prices: known prices come back, none is negative, the table is a board's table."""
 
 import json
 import sys
@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poet_mcu import resources
+from poet_mcu.bench import fit
+from poet_mcu.bench.recurrent import every_case
+from poet_mcu.bench.select import common_names
 from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES, CostRow
 
 sys.path.insert(0, str(resources.root() / "tools"))
@@ -21,7 +24,7 @@ PRICES = {"mac": 2.5, "element": 12.0, "transcendental": 80.0, "call": 400.0}
 def made_up_counts():
     """Counts of cores on which every family has exactly PRICES."""
     counts = {}
-    for case in fit_costs.every_case():
+    for case in every_case():
         cost = case.cost
         counts[case.name] = (
             PRICES["mac"] * cost.macs
@@ -33,7 +36,7 @@ def made_up_counts():
 
 
 def test_prices_of_made_up_counts_come_back():
-    table = fit_costs.family_table(made_up_counts(), fit_costs.every_case())
+    table = fit.family_table(made_up_counts(), every_case(), common_names())
     assert list(table) == [*KERNEL_FAMILIES, *OPTIONAL_FAMILIES]
     for family, fitted in table.items():
         # The optional families have no price of a call, which the made-up counts have.
@@ -69,7 +72,7 @@ def test_missing_counts_are_said(tmp_path, capsys):
 def test_prices_are_never_negative(cases):
     rows = np.array([(a, b, 0, 1) for a, b, _, _ in cases], float)
     counts = np.array([c for _, _, c, _ in cases], float)
-    prices = fit_costs.fit(rows, counts)
+    prices = fit.fit(rows, counts)
     assert (prices >= 0).all()
     assert prices[2] == 0
     assert (rows @ prices > 0).all()

@@ -74,14 +74,6 @@ def test_max_pool_indices(tmp_path):
     )
 
 
-def test_computed_kernel(tmp_path):
-    proto = m.model([node("Conv", "x x", "y", "n")], [1, 1, 3, 3])
-    assert refusal(proto, tmp_path) == (
-        "node 0 'n' (Conv): expected the kernel as an initializer or constant, got 'x', which is "
-        "computed; export with fixed values"
-    )
-
-
 @pytest.mark.parametrize(
     ("names", "x", "words"),
     [
@@ -105,11 +97,16 @@ def test_add_of_shapes_that_do_not_broadcast(tmp_path):
 
 
 def test_relu_of_a_constant(tmp_path):
-    nodes = [node("Relu", "c", "r", "n"), node("Add", "x r", "y")]
-    proto = m.model(nodes, [1, 3], {"c": weights(1, 3)})
-    assert refusal(proto, tmp_path) == (
-        "node 0 'n' (Relu): expected a value that depends on the input, got the constant 'c'; "
-        "fold it before export"
+    """A constant node of a single number is no weight, see ``lower_constant``."""
+    value = numpy_helper.from_array(np.float32([2]))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=value),
+        node("Relu", "c", "r", "n"),
+        node("Add", "x r", "y"),
+    ]
+    assert refusal(m.model(nodes, [1, 3]), tmp_path) == (
+        "node 1 'n' (Relu): expected a value that depends on the input or a weight, got the "
+        "constant 'c'; fold it before export"
     )
 
 

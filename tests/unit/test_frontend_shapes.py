@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.fold import RULES, fold
+from poet_mcu.ir.graph import Role
 
 
 def ints(*values):
@@ -205,14 +206,35 @@ def test_weight_in_two_shapes_is_refused_unless_frozen(tmp_path):
     agree(proto, tmp_path, trainable=lambda _: False)
 
 
-def test_weight_computed_from_a_trained_tensor_is_refused(tmp_path):
-    nodes = [node("Mul", "w two", "v"), node("MatMul", "x v", "y", "mm")]
-    proto = m.model(nodes, [2, 3], {"w": weights(3, 4), "two": np.float32(2) * np.ones(1, "f4")})
-    with pytest.raises(
-        ModelError, match=r"trained tensor 'w' as it is stored, got it changed by Mul; fold this"
-    ):
-        load(proto, tmp_path)
-    agree(proto, tmp_path, trainable=lambda _: False)
+@pytest.mark.parametrize("trainable", [m.every, m.frozen])
+@pytest.mark.parametrize(
+    ("nodes", "x", "tensors"),
+    [
+        ([node("Mul", "w two", "v"), node("MatMul", "x v", "y")], [2, 3], {"w": (3, 4)}),
+        ([node("Slice", "w one two", "v"), node("MatMul", "x v", "y")], [2, 1], {"w": (3, 4)}),
+        ([node("Concat", "w u", "v", axis=1), node("Gemm", "x v", "y")], [2, 3],
+         {"w": (3, 4), "u": (3, 2)}),
+        ([node("Expand", "w s", "v"), node("Add", "x v", "y")], [4, 3], {"w": (1, 3)}),
+        ([node("Relu", "w", "v"), node("Conv", "x v", "y")], [1, 2, 4, 4], {"w": (3, 2, 2, 2)}),
+        ([node("Transpose", "w", "v", perm=[1, 0, 2]), node("Conv", "x v", "y")], [1, 2, 4],
+         {"w": (2, 3, 2)}),
+        ([node("Tanh", "w", "v"), node("ConvTranspose", "x v", "y")], [1, 2, 4], {"w": (2, 3, 2)}),
+        ([node("Conv", "x x", "y")], [1, 1, 3, 3], {}),
+        ([node("Neg", "w", "v"), node("InstanceNormalization", "x u v", "y")], [1, 2, 4],
+         {"w": (2,), "u": (2,)}),
+    ],
+)  # fmt: skip
+def test_a_weight_may_be_computed(nodes, x, tensors, trainable, tmp_path):
+    """From stored tensors, trained or frozen, or from the input; gradients: test_exporters."""
+    stored = {name: weights(*shape, seed=i) for i, (name, shape) in enumerate(tensors.items())}
+    extra = {"one": ints(1), "two": ints(2), "s": ints(4, 3)}
+    if nodes[0].op_type == "Mul":
+        extra["two"] = np.float32([2])
+    used = {name for n in nodes for name in n.input}
+    proto = m.model(nodes, x, stored | {k: v for k, v in extra.items() if k in used})
+    found = agree(proto, tmp_path, trainable=trainable)
+    trained = {v.origin for v in found.graph.with_role(Role.PARAMETER)}
+    assert trained >= set(tensors) if trainable is m.every else not trained
 
 
 # --- folding ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
 from poet_mcu.codegen.render import render
 from poet_mcu.errors import CheckFailed, InternalError
-from poet_mcu.pipeline.build import _linker_fields, runtime_sources
+from poet_mcu.pipeline.build import linker_fields, runtime_sources
 from poet_mcu.toolchain import flags
 from poet_mcu.toolchain.build import _compile
 from poet_mcu.toolchain.callgraph import Function, add_library, join_pointers, read_graphs
@@ -22,7 +22,15 @@ from poet_mcu.toolchain.stack import check_stack, stack_use
 
 ROOT = resources.root()
 #: one board for each core and each port
-BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m55-sd", "qemu-mps2-an500", "stm32f746g-disco")
+BOARDS = (
+    "qemu-m0-sd",
+    "rpi-pico",
+    "qemu-lm3s6965evb",
+    "qemu-m4-sd",
+    "qemu-m55-sd",
+    "qemu-mps2-an500",
+    "stm32f746g-disco",
+)
 _ABSOLUTE = 2  # R_ARM_ABS32, ELF for the Arm Architecture 5.6.1
 MAIN = """
 #include "poet/port.h"
@@ -181,7 +189,7 @@ def program(folder: Path, body: str, board: Board) -> tuple[Path, list[str]]:
     source = folder / "main.c"
     source.write_text(MAIN.replace("BODY", body))
     script = folder / "linker.ld"
-    script.write_text(render("linker.ld.j2", **_linker_fields(board, board.sram.size_bytes)))
+    script.write_text(render("linker.ld.j2", **linker_fields(board, board.sram.size_bytes)))
     common = ROOT / "firmware" / "port" / "common"
     graphs: list[str] = []
     elf = toolchain.compile_program(

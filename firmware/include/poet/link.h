@@ -37,6 +37,10 @@ typedef enum {
     POET_MSG_CHECKPOINT_PLAN = 0x0C,
     POET_MSG_CHECKPOINT = 0x0D,
     POET_MSG_RESTORE = 0x0E,
+    POET_MSG_TEST_MEMORY = 0x40, /* these four: the self-test firmware only */
+    POET_MSG_TEST_CASE = 0x41,
+    POET_MSG_TEST_CARD_OPEN = 0x42,
+    POET_MSG_TEST_CARD = 0x43,
     POET_MSG_ANSWER = 0x80,
     POET_MSG_PROGRESS = 0xFD, /* unasked: the step is under way */
     POET_MSG_TRACE = 0xFE,    /* unasked: one action has ended */

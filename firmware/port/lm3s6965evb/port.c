@@ -4,8 +4,9 @@
 #include "poet/port.h"
 
 #include "../common/cortex_m.h"
+#include "../primecell/pl011.h"
+#include "../primecell/pl022.h"
 #include "poet/sd_spi.h"
-#include "ssi.h"
 
 #define SYSCTL_RCC POET_REGISTER(0x400FE060u)
 #define RCC_SYSDIV_SHIFT 23u
@@ -27,34 +28,37 @@
 #define GPIO_A_AFSEL POET_REGISTER(0x40004420u)
 #define GPIO_A_DEN POET_REGISTER(0x4000451Cu)
 #define GPIO_A_UART_PINS 0x03u
+#define GPIO_A_SSI_PINS 0x34u /* PA2 clock, PA4 receive, PA5 transmit */
+#define GPIO_D_PD0 POET_REGISTER(0x40007004u) /* the address masks all other pins */
+#define GPIO_D_DIR POET_REGISTER(0x40007400u)
+#define GPIO_D_DEN POET_REGISTER(0x4000751Cu)
 
-#define UART_DR POET_REGISTER(0x4000C000u)
-#define UART_FR POET_REGISTER(0x4000C018u)
-#define UART_FR_BUSY (1u << 3)
-#define UART_FR_RX_EMPTY (1u << 4)
-#define UART_FR_TX_FULL (1u << 5)
-#define UART_IBRD POET_REGISTER(0x4000C024u)
-#define UART_FBRD POET_REGISTER(0x4000C028u)
-#define UART_LCRH POET_REGISTER(0x4000C02Cu)
-#define UART_LCRH_8N1_FIFO 0x70u
-#define UART_IM POET_REGISTER(0x4000C038u)
-#define UART_IM_RX 0x50u /* a byte in the FIFO, or one that stayed there a while */
-#define UART0_IRQ 5u
-#define UART_CR POET_REGISTER(0x4000C030u)
-#define UART_CR_ON 0x301u
-#define UART_BAUD 115200u
-
-/* Bounds of waits for hardware, in polls, because no clock runs yet or the clock may be dead. */
+/* Bound of the wait for the PLL, in polls: no clock runs yet. */
 #define LOCK_POLLS 100000u
-#define UART_POLLS 10000000u
 
 #define PLL_HZ 200000000u
 #define SYSTEM_DIVIDER (PLL_HZ / POET_CORE_HZ)
 _Static_assert(PLL_HZ % POET_CORE_HZ == 0u && SYSTEM_DIVIDER >= 1u && SYSTEM_DIVIDER <= 16u,
                "POET_CORE_HZ is 200 MHz divided by 1..16");
 
+static void select_card(bool selected)
+{
+    GPIO_D_PD0 = selected ? 0u : 1u;
+}
+
+static const poet_pl011 console = {.base = 0x4000C000u, .clock_hz = POET_CORE_HZ, .irq = 5u};
+static const poet_pl022 spi = {
+    .base = 0x40008000u, .clock_hz = POET_CORE_HZ, .select = select_card};
+static const poet_spi_bus bus = {
+    .set_clock = poet_pl022_set_clock,
+    .select = poet_pl022_select,
+    .exchange = poet_pl022_exchange,
+    .transfer = poet_pl022_transfer,
+    .micros = poet_pl022_micros,
+    .context = (void *)(uintptr_t)&spi,
+};
 static const poet_sd_spi_config card_config = {
-    .bus = &poet_lm3s_ssi_bus,
+    .bus = &bus,
     .clock_hz = 12500000u,
 };
 static poet_sd_spi_state card_state;
@@ -76,17 +80,14 @@ static void start_pll(void)
     SYSCTL_RCC = rcc & ~RCC_BYPASS;
 }
 
-static void start_uart(void)
+static void route_pins(void)
 {
-    /* Divisor in 64ths, rounded: integer and fractional part of it are two registers. */
-    const uint32_t divisor = (POET_CORE_HZ * 4u + UART_BAUD / 2u) / UART_BAUD;
-    GPIO_A_AFSEL |= GPIO_A_UART_PINS;
-    GPIO_A_DEN |= GPIO_A_UART_PINS;
-    UART_CR = 0u;
-    UART_IBRD = divisor >> 6;
-    UART_FBRD = divisor & 63u;
-    UART_LCRH = UART_LCRH_8N1_FIFO;
-    UART_CR = UART_CR_ON;
+    GPIO_D_PD0 = 1u;
+    GPIO_D_DIR |= 1u;
+    GPIO_D_DEN |= 1u;
+    GPIO_D_PD0 = 1u;
+    GPIO_A_AFSEL |= GPIO_A_UART_PINS | GPIO_A_SSI_PINS;
+    GPIO_A_DEN |= GPIO_A_UART_PINS | GPIO_A_SSI_PINS;
 }
 
 void poet_port_init(void)
@@ -97,23 +98,10 @@ void poet_port_init(void)
     /* The gates open three clocks later; a read of the register takes as long. */
     (void)SYSCTL_RCGC2;
     poet_cortex_m_start_clock();
-    start_uart();
-    poet_lm3s_ssi_init();
+    route_pins();
+    poet_pl011_start(&console);
+    (void)poet_pl022_set_clock(bus.context, 400000u);
     poet_sd_spi_init(&card_state, &card_config);
-}
-
-/* Sleep until a byte or an interrupt has come. Saves power on silicon; under QEMU a guest that
- * sleeps gets its next byte several times sooner than one that polls.
- */
-static void sleep_for_byte(void)
-{
-    poet_cortex_m_begin_wait(UART0_IRQ);
-    UART_IM = UART_IM_RX;
-    if ((UART_FR & UART_FR_RX_EMPTY) != 0u) {
-        __asm volatile("wfi");
-    }
-    UART_IM = 0u;
-    poet_cortex_m_end_wait(UART0_IRQ);
 }
 
 uint64_t poet_port_cycles(void)
@@ -123,24 +111,17 @@ uint64_t poet_port_cycles(void)
 
 int poet_port_getc(void)
 {
-    if ((UART_FR & UART_FR_RX_EMPTY) != 0u) {
-        sleep_for_byte();
-        return -1;
-    }
-    return (int)(UART_DR & 0xFFu);
+    return poet_pl011_getc(&console);
 }
 
 void poet_port_putc(uint8_t byte)
 {
-    for (uint32_t i = 0u; i < UART_POLLS && (UART_FR & UART_FR_TX_FULL) != 0u; i++) {
-    }
-    UART_DR = byte;
+    poet_pl011_putc(&console, byte);
 }
 
 void poet_port_flush(void)
 {
-    for (uint32_t i = 0u; i < UART_POLLS && (UART_FR & UART_FR_BUSY) != 0u; i++) {
-    }
+    poet_pl011_flush(&console);
 }
 
 const poet_bdev *poet_port_bdev(void)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -16,8 +17,13 @@ class Damage:
     def __init__(self, seed: int, rate: float) -> None:
         self._random = random.Random(seed)
         self._rate = rate
-        self.harmed = 0
+        self.kinds: Counter[str] = Counter()
         self._rest = b""
+
+    @property
+    def harmed(self) -> int:
+        """Frames that were."""
+        return self.kinds.total()
 
     def apply(self, data: bytes) -> bytes:
         *frames, self._rest = (self._rest + data).split(b"\0")
@@ -26,9 +32,9 @@ class Damage:
     def _frame(self, frame: bytes) -> bytes:
         if not frame or self._random.random() >= self._rate:
             return frame
-        self.harmed += 1
         at = self._random.randrange(len(frame))
         kind = self._random.choice(["lose", "drop", "flip", "zero", "double", "noise", "cut"])
+        self.kinds[kind] += 1
         flipped = bytes([frame[at] ^ (1 << self._random.randrange(8))])
         return {
             "lose": b"",

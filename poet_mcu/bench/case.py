@@ -30,14 +30,17 @@ class Case:
 
     @property
     def outputs(self) -> tuple[TensorType, ...]:
+        """Types of what the node makes."""
         return OPERATORS[self.op].infer(self.inputs, self.attrs)
 
     @property
     def kernel(self) -> Kernel:
+        """The call that computes it."""
         return OPERATORS[self.op].kernel(self.inputs, self.outputs, self.attrs)
 
     @property
     def workspace_bytes(self) -> int:
+        """Scratch memory of the call."""
         return OPERATORS[self.op].workspace_bytes(self.inputs, self.outputs, self.attrs)
 
     @property
@@ -57,12 +60,15 @@ class Case:
 
 
 def floats(*shapes: Shape) -> tuple[TensorType, ...]:
+    """A float32 tensor for each shape."""
     return tuple(TensorType(shape) for shape in shapes)
 
 
 def integers(*shape: int) -> TensorType:
+    """An int32 tensor."""
     return TensorType(shape, DType.I32)
 
 
 def octets(*shape: int) -> TensorType:
+    """A uint8 tensor."""
     return TensorType(shape, DType.U8)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench_cases import Case, common_cases, conv, dense, floats, forms
-
+from poet_mcu.bench.case import Case, floats
+from poet_mcu.bench.cases import common_cases, conv, dense, forms
 from poet_mcu.ir.graph import Attr
 from poet_mcu.ops.fused_update import fused_name
 

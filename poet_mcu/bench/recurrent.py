@@ -6,13 +6,15 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
-from bench_cases import Case, all_cases
-from bench_joined import ended, joined
 from onnx import TensorProto, helper, numpy_helper
 
+from poet_mcu.bench.case import Case
+from poet_mcu.bench.cases import all_cases
+from poet_mcu.bench.joined import ended, joined
 from poet_mcu.frontend.onnx_import import load_model
 from poet_mcu.ir.graph import Graph, TensorType
 from poet_mcu.training.recipe import Recipe
@@ -22,7 +24,7 @@ STEPS, BATCH, WIDTH, HIDDEN = 8, 2, 8, 16
 #: operator -> gates, and whether it has peepholes
 LAYERS = {"LSTM": (4, True), "GRU": (3, False), "RNN": (1, False)}
 #: PyTorch's form, whose biases are apart
-MORE = {"GRU": {"linear_before_reset": 1}}
+MORE: dict[str, dict[str, Any]] = {"GRU": {"linear_before_reset": 1}}
 #: nodes of other rows that come along
 FAMILIES = ("lstm", "gru", "rnn", "recurrent")
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench_case import Case, Shape, floats, integers, octets
-
+from poet_mcu.bench.case import Case, Shape, floats, integers, octets
 from poet_mcu.ir.graph import Attr, TensorType
 from poet_mcu.ops import activations, elementwise
 from poet_mcu.ops.operator import Attrs

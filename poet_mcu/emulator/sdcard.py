@@ -1,0 +1,358 @@
+"""An SD card in SD mode: the states, commands and answers of the physical layer specification.
+
+High capacity (block addresses), 2.00 and later; its content is an image file. It knows nothing of
+the host's controller: bits on wires are the controller's business, whether a CRC is right is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+from poet_mcu.emulator.agenda import Agenda
+from poet_mcu.emulator.card_faults import CardFaults
+
+BLOCK = 512
+IDLE, READY, IDENT, STBY, TRAN, DATA, RCV, PRG = range(8)
+STATES = ("idle", "ready", "ident", "stby", "tran", "data", "rcv", "prg")
+# Card status, 4.10.1
+OUT_OF_RANGE, COM_CRC_ERROR, ILLEGAL_COMMAND, ERROR = 1 << 31, 1 << 23, 1 << 22, 1 << 19
+READY_FOR_DATA, APP_CMD = 1 << 8, 1 << 5
+_RCA = 0xB368
+_OCR = 0x00FF_8000
+_CCS, _POWERED_UP = 1 << 30, 1 << 31
+#: initialisation takes up to a second (4.2.3); this one asks for some rounds of ACMD41
+_BUSY_ROUNDS = 3
+#: programming takes about as long as the hardware notes' writes, 3.2
+_PROGRAM_S = 600e-6
+_CID = bytes.fromhex("00504d5043415244100badc0de018b") + b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response on the command line. ``words``: one, or four of R2. ``crc``: whether it has one.
+
+    ``index`` is what stands in its command field, 63 for R2 and R3.
+    """
+
+    words: tuple[int, ...]
+    index: int
+    crc: bool = True
+    spoilt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Data on the data lines."""
+
+    data: bytes
+    spoilt: bool = False
+
+
+_Act = Callable[["SdCard", int], Answer | None]
+_ANY = (IDLE, READY, IDENT, STBY, TRAN, DATA, RCV, PRG)
+
+
+class SdCard:
+    """The card. ``complain`` is told what the specification forbids the host."""
+
+    def __init__(
+        self, image: Path, agenda: Agenda, faults: CardFaults, complain: Callable[[str], None]
+    ) -> None:
+        self._agenda = agenda
+        self._faults = faults
+        self._complain = complain
+        self._file: BinaryIO = image.open("r+b")
+        self.blocks = -(-image.stat().st_size // (1024 * BLOCK)) * 1024
+        self.cycles: Callable[[float], float] = lambda seconds: seconds
+        self.wide = False
+        self.high_speed = False
+        #: block of the last command that reads or writes
+        self.first = 0
+        self._start()
+
+    def _start(self) -> None:
+        self.state = IDLE
+        self._application = False
+        self._knows_voltage = False
+        self._rounds = 0
+        self._status = 0
+        self._next = 0
+        self._multiple = False
+        self._special: bytes | None = None
+        self._busy_until = 0
+        self.wide = False
+        self.high_speed = False
+
+    @property
+    def present(self) -> bool:
+        """Whether a card is in the slot."""
+        return not self._faults.gone()
+
+    @property
+    def identifying(self) -> bool:
+        """Whether it may be clocked at 400 kHz at most."""
+        return self.state in {IDLE, READY, IDENT}
+
+    def busy(self) -> bool:
+        """Whether it holds D0 low: programming."""
+        return self.present and self._agenda.now < self._busy_until
+
+    @property
+    def sending(self) -> bool:
+        """Whether blocks come from it."""
+        return self.present and self.state == DATA
+
+    @property
+    def receiving(self) -> bool:
+        """Whether it waits for blocks."""
+        return self.present and self.state == RCV
+
+    def command(self, index: int, argument: int) -> Answer | None:
+        """What it answers, None for nothing."""
+        self._faults.count("commands")
+        if not self.present or self._faults.strikes("no-response"):
+            return None
+        if self.state == PRG and not self.busy():
+            self.state = TRAN
+        application, self._application = self._application, False
+        key = f"acmd{index}" if application and f"acmd{index}" in self._commands else f"cmd{index}"
+        states, act = self._commands.get(key, ((), None))
+        if act is None or self.state not in states:
+            self._refuse(key, states)
+            return None
+        answer = act(self, argument)
+        if answer is not None and self._faults.strikes("command-crc"):
+            return Answer(answer.words, answer.index, answer.crc, spoilt=True)
+        return answer
+
+    def next_block(self) -> Block | None:
+        """The next block on the data lines; None when none comes."""
+        if self._special is not None:
+            data, self._special = self._special, None
+            self.state = TRAN
+            return Block(data)
+        self._faults.count("blocks")
+        self._faults.count("reads")
+        if not self.present or self._faults.strikes("read-timeout"):
+            return None
+        if self._next >= self.blocks:
+            self._status |= OUT_OF_RANGE
+            return None
+        self._file.seek(self._next * BLOCK)
+        data = self._file.read(BLOCK).ljust(BLOCK, b"\0")
+        self._next += 1
+        if not self._multiple:
+            self.state = TRAN
+        return Block(data, spoilt=self._faults.strikes("read-crc") is not None)
+
+    def take_block(self, data: bytes) -> bool | None:
+        """A block from the host: True accepted, False its CRC was wrong, None no answer."""
+        self._faults.count("blocks")
+        self._faults.count("writes")
+        if not self.present:
+            return None
+        if self._faults.strikes("write-crc"):
+            return False
+        busy = self._faults.strikes("busy")
+        if busy is not None:
+            self._program(busy.value)
+        if self._faults.strikes("write-error"):
+            self._status |= ERROR
+        elif self._next < self.blocks:
+            self._file.seek(self._next * BLOCK)
+            self._file.write(data)
+            self._file.flush()
+        else:
+            self._status |= OUT_OF_RANGE
+        self._next += 1
+        if not self._multiple:
+            self.state = PRG
+            self._program(_PROGRAM_S)
+        return True
+
+    def _program(self, seconds: float) -> None:
+        begin = max(self._agenda.now, self._busy_until)
+        self._busy_until = begin + round(self.cycles(seconds))
+
+    def _refuse(self, key: str, states: tuple[int, ...]) -> None:
+        self._status |= ILLEGAL_COMMAND
+        wanted = " or ".join(STATES[s] for s in states) or "no such command"
+        self._complain(
+            f"sdcard: {key.upper()}: expected it in state {wanted}, got it in state "
+            f"{STATES[self.state]}; it is not answered"
+        )
+
+    # Answers
+
+    def _r1(self, index: int, state: int | None = None) -> Answer:
+        """R1 with the state in which the command was received; errors are told once."""
+        ready = 0 if self.busy() else READY_FOR_DATA
+        shown = self.state if state is None else state
+        word = self._status | shown << 9 | ready | (APP_CMD if self._application else 0)
+        self._status = 0
+        return Answer((word,), index)
+
+    def _r2(self, register: bytes) -> Answer:
+        words = tuple(int.from_bytes(register[at : at + 4], "big") for at in range(0, 16, 4))
+        return Answer(words, 63)
+
+    # Commands, in the order of their numbers
+
+    def _go_idle(self, _: int) -> None:
+        self._start()
+
+    def _all_send_cid(self, _: int) -> Answer:
+        self.state = IDENT
+        return self._r2(_CID)
+
+    def _send_address(self, _: int) -> Answer:
+        status = self._status
+        self._status = 0
+        low = status >> 8 & 0xC000 | status >> 6 & 0x2000 | self.state << 9 | READY_FOR_DATA
+        self.state = STBY
+        return Answer((_RCA << 16 | low,), 3)
+
+    def _switch_function(self, argument: int) -> Answer:
+        answer = self._r1(6)
+        self._special = self._functions(argument)
+        self.state = DATA
+        return answer
+
+    def _functions(self, argument: int) -> bytes:
+        """The 64 bytes of CMD6 (4.3.10): group 1 has default and high speed."""
+        wanted = argument & 0xF
+        chosen = wanted if wanted in {0, 1} else (int(self.high_speed) if wanted == 0xF else 0xF)
+        if argument >> 31 and chosen != 0xF:
+            self.high_speed = chosen == 1
+        status = bytearray(64)
+        status[0:2] = (100).to_bytes(2, "big")
+        for group in range(6):
+            support = 0x8003 if group == 0 else 0x8001
+            status[12 - 2 * group : 14 - 2 * group] = support.to_bytes(2, "big")
+        status[16] = chosen
+        return bytes(status)
+
+    def _bus_width(self, argument: int) -> Answer:
+        self.wide = argument & 3 == 2
+        return self._r1(6)
+
+    def _select(self, argument: int) -> Answer | None:
+        if argument >> 16 != _RCA:
+            self.state = STBY
+            return None
+        answer = self._r1(7)
+        self.state = TRAN
+        return answer
+
+    def _interface(self, argument: int) -> Answer | None:
+        if argument >> 8 & 0xF != 1:
+            return None
+        self._knows_voltage = True
+        return Answer((argument & 0xFFF,), 8)
+
+    def _send_csd(self, argument: int) -> Answer | None:
+        return self._r2(self._csd()) if argument >> 16 == _RCA else None
+
+    def _send_cid(self, argument: int) -> Answer | None:
+        return self._r2(_CID) if argument >> 16 == _RCA else None
+
+    def _csd(self) -> bytes:
+        """CSD version 2.0 (5.3.3): 25 MHz, blocks of 512 bytes, the image's capacity."""
+        size = self.blocks // 1024 - 1
+        head = bytes.fromhex("400e00325b5900") + size.to_bytes(3, "big")
+        return head + bytes.fromhex("7f800a400001")
+
+    def _stop(self, _: int) -> Answer:
+        answer = self._r1(12)
+        if self.state == RCV:
+            self.state = PRG
+            self._program(_PROGRAM_S)
+        else:
+            self.state = TRAN
+        self._special = None
+        return answer
+
+    def _send_status(self, argument: int) -> Answer | None:
+        return self._r1(13) if argument >> 16 == _RCA else None
+
+    def _sd_status(self, _: int) -> Answer:
+        answer = self._r1(13)
+        self._special = bytes((self.wide << 7, *[0] * 7, 4, 3, 0x90, *[0] * 53))
+        self.state = DATA
+        return answer
+
+    def _block_length(self, argument: int) -> Answer:
+        return self._r1(16)
+
+    def _transfer(self, index: int, argument: int, state: int, multiple: bool) -> Answer:
+        if argument >= self.blocks:
+            self._status |= OUT_OF_RANGE
+            return self._r1(index)
+        answer = self._r1(index)
+        self.first, self._next = argument, argument
+        self._multiple, self.state = multiple, state
+        return answer
+
+    def _pre_erase(self, _: int) -> Answer:
+        return self._r1(23)
+
+    def _initialise(self, argument: int) -> Answer:
+        self._rounds += argument & _OCR != 0
+        word = _OCR
+        if self._rounds > _BUSY_ROUNDS and self._knows_voltage and argument & _CCS:
+            word |= _POWERED_UP | _CCS
+            self.state = READY
+        return Answer((word,), 63, crc=False)
+
+    def _configuration(self, _: int) -> Answer:
+        """SCR (5.6): specification 3.0, one and four bits."""
+        answer = self._r1(51)
+        self._special = bytes.fromhex("0235800000000000")
+        self.state = DATA
+        return answer
+
+    def _application_command(self, argument: int) -> Answer | None:
+        if self.state != IDLE and argument >> 16 != _RCA:
+            return None
+        self._application = True
+        return self._r1(55)
+
+    def _read_one(self, argument: int) -> Answer:
+        return self._transfer(17, argument, DATA, False)
+
+    def _read_many(self, argument: int) -> Answer:
+        return self._transfer(18, argument, DATA, True)
+
+    def _write_one(self, argument: int) -> Answer:
+        return self._transfer(24, argument, RCV, False)
+
+    def _write_many(self, argument: int) -> Answer:
+        return self._transfer(25, argument, RCV, True)
+
+    #: command -> the states that allow it (4.8, table 4-35), what it does
+    _commands: ClassVar[Mapping[str, tuple[tuple[int, ...], _Act]]] = {
+        "cmd0": (_ANY, _go_idle),
+        "cmd2": ((READY,), _all_send_cid),
+        "cmd3": ((IDENT, STBY), _send_address),
+        "cmd6": ((TRAN,), _switch_function),
+        "acmd6": ((TRAN,), _bus_width),
+        "cmd7": ((STBY, TRAN, DATA, PRG), _select),
+        "cmd8": ((IDLE,), _interface),
+        "cmd9": ((STBY,), _send_csd),
+        "cmd10": ((STBY,), _send_cid),
+        "cmd12": ((DATA, RCV), _stop),
+        "cmd13": ((STBY, TRAN, DATA, RCV, PRG), _send_status),
+        "acmd13": ((TRAN,), _sd_status),
+        "cmd16": ((TRAN,), _block_length),
+        "cmd17": ((TRAN,), _read_one),
+        "cmd18": ((TRAN,), _read_many),
+        "acmd23": ((TRAN,), _pre_erase),
+        "cmd24": ((TRAN,), _write_one),
+        "cmd25": ((TRAN,), _write_many),
+        "acmd41": ((IDLE,), _initialise),
+        "acmd51": ((TRAN,), _configuration),
+        "cmd55": ((IDLE, STBY, TRAN, DATA, RCV, PRG), _application_command),
+    }

@@ -1,0 +1,262 @@
+"""``calibrate``: what the kernels and the card of a board take, as a board file.
+
+The self-test firmware runs every kernel family over a design of shapes and the card over transfer
+sizes. Prices are fitted to the cycles (bench/fit.py), a line to the medians of the transfers; the
+log of every measurement is kept beside the file and named in it as the source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from poet_mcu.bench.case import Case
+from poet_mcu.bench.fit import FEATURES, Fitted, family_table
+from poet_mcu.bench.select import common_names
+from poet_mcu.bench.table import repeats_of
+from poet_mcu.board.load import load_board
+from poet_mcu.board.schema import Board, CostRow
+from poet_mcu.board.write import board_toml
+from poet_mcu.errors import CheckFailed, InputError
+from poet_mcu.link.selftest import CARD_CHECKSUM, CARD_READ, CARD_WRITE, GUARD_BYTES, SelfTest
+from poet_mcu.pipeline.build import TOOL
+from poet_mcu.pipeline.flash import flash
+from poet_mcu.pipeline.plan import Progress
+from poet_mcu.pipeline.selftest import SelfTestBuild, build_selftest
+from poet_mcu.pipeline.target import connect
+
+SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+#: calls that are timed together at most: enough for a clock that ticks every 20 instructions
+MOST_REPEATS = 10
+_INSTRUCTIONS_PER_S = 1_000_000_000  # icount shift 0
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateOptions:
+    """``samples`` transfers of each size and direction; ``flash`` programs the board first.
+
+    ``erase_card`` is the consent of who owns the card: its region is overwritten.
+    """
+
+    board: str
+    port: str | None
+    samples: int = 100
+    flash: bool = True
+    probe: str | None = None
+    erase_card: bool = False
+
+
+def _quiet(_: str) -> None:
+    """No progress."""
+
+
+def calibrate(options: CalibrateOptions, out: Path, progress: Progress = _quiet) -> dict[str, Any]:
+    """Measure, fit, write the board file ``out`` and its log; the facts.
+
+    Raises InputError without consent to overwrite a real card, and what building, flashing and the
+    board raise.
+    """
+    board = load_board(options.board)
+    _check(options, board, out)
+    with tempfile.TemporaryDirectory(prefix="poet-mcu-calibrate-") as scratch:
+        built = build_selftest(board, Path(scratch) / "selftest", progress)
+        if options.port is not None and options.flash:
+            progress("flashing")
+            flash(built.folder.path, port=options.port, probe=options.probe)
+        measured = _measure(built, options, progress)
+    log = out.with_suffix(".log.json")
+    text = json.dumps(measured, indent=1, sort_keys=True) + "\n"
+    log.write_text(text, encoding="utf-8", newline="\n")
+    source = _source(measured, log, text)
+    fitted = family_table(measured["kernels"], built.cases, common_names())
+    made = _calibrated(board, out, fitted, measured["card"], source)
+    comment = f"Written by {TOOL} calibrate from {log.name}: calibrate again instead of editing."
+    out.write_text(board_toml(made, comment), encoding="utf-8", newline="\n")
+    load_board(out)
+    return _facts(made, out, log, fitted, measured)
+
+
+def _check(options: CalibrateOptions, board: Board, out: Path) -> None:
+    if out.suffix != ".toml":
+        raise InputError(f"{out}: expected a file that ends in .toml for -o, got another")
+    if options.port is not None and board.kind == "hardware" and not options.erase_card:
+        raise InputError(
+            f"{board.name}: --erase-card: expected your consent, got none; calibration overwrites "
+            f"the card from block {board.storage.region_first_block} on"
+        )
+
+
+def _measure(built: SelfTestBuild, options: CalibrateOptions, progress: Progress) -> dict[str, Any]:
+    board = built.folder.board
+    emulated = options.port is None and board.kind == "emulated"
+    with connect(built.folder, options.port, icount=emulated) as link:
+        test = SelfTest(link)
+        # On an emulator an instruction stands for a cycle; its clock ticks in nanoseconds.
+        cycles = _INSTRUCTIONS_PER_S / test.cycle_hz if emulated else 1.0
+        hertz = float(board.core.clock_hz) if emulated else float(test.cycle_hz)
+        progress(f"timing {len(built.cases)} calls of kernels")
+        kernels = {
+            case.name: _time(test, number, case) * cycles for number, case in enumerate(built.cases)
+        }
+        progress("timing the card")
+        card = _time_card(test, board, options.samples, cycles / hertz)
+    return {
+        "tool": TOOL, "board": board.name, "build_id": built.folder.build_id.hex(),
+        "emulated": emulated, "clock_hz": hertz, "samples": options.samples,
+        "kernels": kernels, "card": card,
+    }  # fmt: skip
+
+
+def _time(test: SelfTest, number: int, case: Case) -> float:
+    repeats = min(MOST_REPEATS, repeats_of(case))
+    return test.case(number, repeats).cycles / repeats
+
+
+def _time_card(
+    test: SelfTest, board: Board, samples: int, seconds_per_cycle: float
+) -> dict[str, dict[str, list[float]]]:
+    """Direction -> size in bytes -> seconds of each transfer, at moving places of the region.
+
+    Each with the checksum that every page has.
+    """
+    blocks = test.open_card()
+    first = board.storage.region_first_block
+    found: dict[str, dict[str, list[float]]] = {"read": {}, "write": {}}
+    for size in SIZES:
+        if size + 2 * GUARD_BYTES > test.arena_bytes:
+            break
+        for i in range(samples):
+            at = first + (i * 64 + i * (size // 512)) % max(1, min(8192, blocks - first - 64))
+            flags = CARD_WRITE | CARD_READ | CARD_CHECKSUM
+            result = test.card(at, size, seed=i, flags=flags)
+            if result.bad_bytes or result.guard_bytes:
+                raise CheckFailed(
+                    f"{board.name}: card: expected the bytes that were written, got "
+                    f"{result.bad_bytes} others at block {at}; run poet-mcu hil"
+                )
+            for name, cycles in (("write", result.write_cycles), ("read", result.read_cycles)):
+                found[name].setdefault(str(size), []).append(cycles * seconds_per_cycle)
+    return found
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """``median``, ``p99`` and ``worst``."""
+    ordered = sorted(seconds)
+    return {
+        "median": median(ordered),
+        "p99": ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
+        "worst": ordered[-1],
+    }
+
+
+def line(times: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """Latency (s) and throughput (bytes/s) nearest to the medians, as a factor; neither negative.
+
+    ``times``: size in bytes -> seconds.
+    """
+    sizes = np.array([float(size) for size in times])
+    wanted = np.array([median(seconds) for seconds in times.values()])
+    rows = np.stack([np.ones_like(sizes), sizes], axis=1) / wanted[:, None]
+    ones = np.ones_like(wanted)
+    latency, per_byte = (float(x) for x in np.linalg.lstsq(rows, ones, rcond=None)[0])
+    if latency < 0:
+        latency = 0.0
+        per_byte = float(rows[:, 1] @ ones / (rows[:, 1] @ rows[:, 1]))
+    return latency, 1.0 / max(per_byte, 1e-11)
+
+
+def _source(measured: dict[str, Any], log: Path, text: str) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    what = "instructions in QEMU, each taken as a cycle" if measured["emulated"] else "cycles"
+    return (
+        f"Measured by {TOOL} calibrate, build {measured['build_id']}: {what}; log {log.name}, "
+        f"SHA-256 {digest}..."
+    )
+
+
+def _calibrated(
+    board: Board,
+    out: Path,
+    fitted: Mapping[str, Fitted],
+    card: Mapping[str, Mapping[str, Sequence[float]]],
+    source: str,
+) -> Board:
+    """The board with measured tables, called as the file is."""
+    cost = {family: _row(row, source) for family, row in fitted.items()}
+    (read_s, read_rate), (write_s, write_rate) = line(card["read"]), line(card["write"])
+    tails = "; ".join(f"{way} {_tail(card[way])}" for way in card)
+    storage = board.storage.model_copy(
+        update={
+            "read_latency_s": _rounded(read_s), "read_throughput_bytes_per_s": _rounded(read_rate),
+            "write_latency_s": _rounded(write_s),
+            "write_throughput_bytes_per_s": _rounded(write_rate),
+            "estimated": False, "source": f"{source} Lines through the medians; {tails}.",
+        }
+    )  # fmt: skip
+    name = re.sub(r"[^a-z0-9-]+", "-", out.stem.lower()).strip("-") or "calibrated"
+    changed = {"name": name, "aliases": (), "cost": cost, "storage": storage}
+    return board.model_copy(update=changed)
+
+
+def _row(row: Fitted, source: str) -> CostRow:
+    prices: dict[str, Any] = _prices(row)
+    return CostRow(
+        **prices,
+        source=f"{source} Off by a factor of {median(row.every):.2f} in the median and "
+        f"{max(row.every):.2f} at most over {len(row.every)} calls.",
+    )
+
+
+def _prices(row: Fitted) -> dict[str, float]:
+    return {f"cycles_per_{n}": p for n, p in zip(FEATURES, row.prices, strict=True)}
+
+
+def _tail(times: Mapping[str, Sequence[float]]) -> str:
+    size = max(times, key=int)
+    found = percentiles(times[size])
+    return (
+        f"of {size} bytes: median {1e3 * found['median']:.3g} ms, p99 {1e3 * found['p99']:.3g} ms, "
+        f"worst {1e3 * found['worst']:.3g} ms"
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _facts(
+    made: Board, out: Path, log: Path, fitted: Mapping[str, Fitted], measured: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "board": made.name,
+        "file": str(out),
+        "log": str(log),
+        "calls": len(measured["kernels"]),
+        "families": {
+            family: {
+                **_prices(row),
+                "off_median": median(row.every), "off_most": max(row.every),
+            }
+            for family, row in fitted.items()
+        },
+        "card": {
+            way: {size: percentiles(seconds) for size, seconds in measured["card"][way].items()}
+            for way in measured["card"]
+        },
+        "storage": {
+            key: getattr(made.storage, key)
+            for key in (
+                "read_latency_s", "read_throughput_bytes_per_s", "write_latency_s",
+                "write_throughput_bytes_per_s",
+            )
+        },
+    }  # fmt: skip

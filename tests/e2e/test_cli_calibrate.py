@@ -1,0 +1,64 @@
+"""``poet-mcu calibrate`` on an emulated board: the file it writes predicts a training step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_board import USB, as_hardware
+
+from poet_mcu import resources
+from poet_mcu.board.load import load_board
+from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+
+DIGITS = resources.root() / "examples" / "digits" / "digits_cnn.onnx"
+#: four prices a family stand for layers of every shape: seen 0.93 for the step
+STEP = 1.25
+#: a transfer is what was timed, and the CPU between two of its parts: seen 1.00
+TRANSFER = 1.03
+
+
+@pytest.mark.qemu
+def test_a_calibrated_board_predicts_the_step_of_the_digits_network(
+    run: Any, tmp_path: Path
+) -> None:
+    mine, out = tmp_path / "mine.toml", tmp_path / "out"
+    words = ("--emulate", "--samples", 2, "-o", mine, "--json")
+    told = run("calibrate", "--board", "qemu-m7-sd", *words)
+    assert told.code == 0, told.err
+    assert set(told.json["families"]) == {*KERNEL_FAMILIES, *OPTIONAL_FAMILIES}
+    board, log = load_board(mine), json.loads((tmp_path / "mine.log.json").read_text())
+    assert board.name == "mine"
+    assert len(log["kernels"]) == told.json["calls"] > 200
+    assert len(log["card"]["read"]["512"]) == 2
+    sources = [board.storage.source, *(row.source for row in board.cost.values())]
+    assert all("log mine.log.json, SHA-256" in source for source in sources)
+    assert not any(row.estimated for row in board.cost.values())
+    words = ("--batch", 16, "--ram", "54K", "--lr", 0.1, "-o", out)
+    told = run("build", DIGITS, "--board", mine, *words)
+    assert told.code == 0, told.err
+    assert "one training step by operator" in told.out
+    facts = run("validate", out, "--emulate", "--json").json
+    assert facts["ok"]
+    ratio = facts["measured_step_s"] / facts["predicted_step_s"]
+    assert 1 / STEP < ratio < STEP
+    rows = {row["op"]: row for row in facts["operators"]}
+    for way in ("page_in", "page_out"):
+        assert rows[way]["runs"] == facts["page_ins" if way == "page_in" else "page_outs"] / 3
+        assert 1 / TRANSFER < rows[way]["ratio"] < TRANSFER
+    assert sum(row["measured_s"] for row in rows.values()) == pytest.approx(
+        facts["measured_step_s"], rel=0.01
+    )
+
+
+def test_a_real_card_is_not_overwritten_unasked(run: Any, built: Path, tmp_path: Path) -> None:
+    folder = as_hardware(built, tmp_path / "b", openocd=["-f", "x.cfg"], console_usb=[USB])
+    board, out = folder / "board.json", tmp_path / "mine.toml"
+    told = run("calibrate", "--board", board, "--port", "/dev/ttyACM0", "-o", out)
+    assert told.code == 2
+    assert "fake-board: --erase-card: expected your consent, got none" in told.err
+    told = run("calibrate", "--board", board, "--emulate", "-o", tmp_path / "mine.json")
+    assert told.code == 2
+    assert "mine.json: expected a file that ends in .toml for -o, got another" in told.err

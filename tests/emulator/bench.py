@@ -1,0 +1,191 @@
+"""A bench for the driver: builds the real port, patched or not, and runs it in this process."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jinja2
+
+from poet_mcu.board.load import load_board
+from poet_mcu.emulator.card_faults import parse_fault
+from poet_mcu.emulator.machine import Machine
+from poet_mcu.toolchain.flags import compile_flags, link_flags
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRMWARE = ROOT / "firmware"
+BOARD = load_board("stm32f746g-disco")
+SRAM1, SRAM1_BYTES = 0x2001_0000, 240 << 10
+CARD_BYTES = 8 << 20
+LIMIT_S = 60.0  # of this machine's time, for a run that should take one
+
+
+@dataclass(frozen=True)
+class Patch:
+    """``old`` becomes ``new`` in ``file`` of firmware/port; it must stand there just once."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass
+class Console:
+    """The line's other end: keeps what the firmware says, says nothing."""
+
+    said: bytes = b""
+    where: str = "nowhere"
+    waits: int = 0
+
+    def receive(self) -> bytes:
+        return b""
+
+    def send(self, data: bytes) -> None:
+        self.said += data
+
+    def wait(self, seconds: float) -> None:
+        self.waits += 1
+
+
+@dataclass
+class Run:
+    """What a run left: the lines that the firmware said and its machine."""
+
+    machine: Machine
+    console: Console
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def collect(self) -> None:
+        for line in self.console.said.decode("ascii", "replace").split("\n"):
+            name, _, value = line.partition("=")
+            self.values.setdefault(name, []).append(value)
+
+
+def sources() -> list[Path]:
+    folders = ("common", "stm32f7", "stm32f746g_disco")
+    ports = [path for name in folders for path in sorted((FIRMWARE / "port" / name).glob("*.c"))]
+    storage = [FIRMWARE / "storage" / name for name in ("status.c", "sd_csd.c")]
+    return [*ports, *storage, ROOT / "tests" / "emulator" / "card_main.c"]
+
+
+@functools.cache
+def folder() -> Path:
+    """Where everything of this process is built."""
+    return Path(tempfile.mkdtemp(prefix="poet-mcu-bench-"))
+
+
+def run_tool(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@functools.cache
+def compiled(source: Path, text: str | None, defines: tuple[str, ...]) -> Path:
+    """The object of ``source``; with ``text`` in its place where that is not None."""
+    out = folder() / f"{source.parent.name}-{source.stem}-{abs(hash((text, defines)))}.o"
+    command = ["arm-none-eabi-gcc", *compile_flags(BOARD), f"-I{FIRMWARE / 'include'}"]
+    command += ["-Wno-error", *(f"-D{define}" for define in defines)]
+    if text is None:
+        run_tool([*command, "-c", str(source), "-o", str(out)])
+    else:
+        patched = out.with_suffix(".c")
+        patched.write_text(text, "utf-8")
+        command += [f"-I{source.parent}", f"-I{source.parent / 'any'}"]
+        run_tool([*command, "-c", str(patched), "-o", str(out)])
+    return out
+
+
+def patched_text(source: Path, patches: Sequence[Patch]) -> str | None:
+    name = f"{source.parent.name}/{source.name}"
+    mine = [patch for patch in patches if patch.file == name]
+    if not mine:
+        return None
+    text = source.read_text("utf-8")
+    for patch in mine:
+        assert text.count(patch.old) == 1, f"{name}: {patch.old!r} is not there just once"
+        text = text.replace(patch.old, patch.new)
+    return re.sub(r'#include "\.\./', f'#include "{source.parent.parent}/', text)
+
+
+def linker_script() -> Path:
+    path = folder() / "firmware.ld"
+    if not path.exists():
+        environment = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            line_statement_prefix="%%",
+            autoescape=False,  # noqa: S701 - a linker script is not HTML
+        )
+        text = (ROOT / "templates" / "linker.ld.j2").read_text("utf-8")
+        script = environment.from_string(text).render(
+            vectors_origin="",
+            flash_origin=f"{BOARD.flash.origin:#x}",
+            flash_bytes=BOARD.flash.size_bytes,
+            ram_origin=f"{SRAM1:#x}",
+            ram_bytes=SRAM1_BYTES,
+            stack_bytes=4096,
+        )
+        path.write_text(script, "utf-8")
+    return path
+
+
+@functools.cache
+def firmware(patches: tuple[Patch, ...] = (), defines: tuple[str, ...] = ()) -> bytes:
+    """The image that would be flashed."""
+    known = {f"{source.parent.name}/{source.name}" for source in sources()}
+    assert all(patch.file in known for patch in patches)
+    main = "card_main.c"
+    objects = [
+        compiled(s, patched_text(s, patches), defines if s.name == main else ()) for s in sources()
+    ]
+    elf = folder() / f"firmware-{abs(hash((patches, defines)))}.elf"
+    command = ["arm-none-eabi-gcc", *link_flags(BOARD), f"-T{linker_script()}"]
+    command += [str(path) for path in objects]
+    run_tool([*command, "-Wl,--start-group", "-lc", "-lgcc", "-Wl,--end-group", "-o", str(elf)])
+    run_tool(["arm-none-eabi-objcopy", "-O", "binary", str(elf), str(elf.with_suffix(".bin"))])
+    return elf.with_suffix(".bin").read_bytes()
+
+
+def card_image() -> Path:
+    with tempfile.NamedTemporaryFile(dir=folder(), suffix=".img", delete=False) as file:
+        file.truncate(CARD_BYTES)
+    return Path(file.name)
+
+
+def start(
+    image: bytes, faults: Sequence[str] = (), card: Path | None = None, trace: Path | None = None
+) -> Run:
+    console = Console()
+    parsed = [parse_fault(text) for text in faults]
+    machine = Machine(image, card or card_image(), console, faults=parsed, trace=trace)
+    return Run(machine, console)
+
+
+def run(
+    image: bytes,
+    faults: Sequence[str] = (),
+    card: Path | None = None,
+    trace: Path | None = None,
+    *,
+    until_complaint: bool = False,
+) -> Run:
+    """Run until the firmware says done, or the machine complains; MachineFault comes through."""
+    made = start(image, faults, card, trace)
+    end = time.monotonic() + LIMIT_S
+    try:
+        while b"done\n" not in made.console.said:
+            for _ in range(100):
+                made.machine.step()
+            made.machine.usart.flush()
+            if until_complaint and made.machine.trace.complaints:
+                break
+            assert time.monotonic() < end, f"no end after {made.console.said!r}"
+    finally:
+        made.machine.usart.flush()
+        made.collect()
+    return made
