@@ -348,10 +348,10 @@ def _part_contradictions(key: str, memory: Memory) -> list[str]:
 def _kind_contradictions(board: Board) -> list[str]:
     found = []
     emulator = board.emulator.kind if board.emulator else "none"
-    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers"), "host": ("none",)}
-    if emulator not in allowed[board.kind]:
+    allowed = {"emulated": ("qemu",), "hardware": ("none", "registers")}
+    if emulator not in allowed.get(board.kind, ("none",)):
         found.append(
-            f"emulator.kind: expected {' or '.join(allowed[board.kind])} with kind "
+            f"emulator.kind: expected {' or '.join(allowed.get(board.kind, ('none',)))} with kind "
             f"'{board.kind}', got {emulator}"
         )
     if (board.kind == "host") != (board.core.cpu == ""):
