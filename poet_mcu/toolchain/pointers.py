@@ -8,7 +8,7 @@ taken stands here.
 from __future__ import annotations
 
 _BLOCK_DEVICE = ("sd_*", "sdmmc_*", "file_*")
-_SPI_BUS = ("spi_*", "poet_pl022_*", "poet_stm32f7_spi_*")
+_SPI_BUS = ("ssi_*", "spi_*", "poet_pl022_*", "poet_stm32f7_spi_*")
 _WEIGHTS = ("weight_*",)
 _BLOCKS = ("up_*", "up3_*", "down_*", "down3_*", "any_*", "edge_up_*", "edge_down_*")
 

@@ -22,7 +22,15 @@ from poet_mcu.toolchain.stack import check_stack, stack_use
 
 ROOT = resources.root()
 #: one board for each core and each port
-BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m55-sd", "qemu-mps2-an500", "stm32f746g-disco")
+BOARDS = (
+    "qemu-m0-sd",
+    "rpi-pico",
+    "qemu-lm3s6965evb",
+    "qemu-m4-sd",
+    "qemu-m55-sd",
+    "qemu-mps2-an500",
+    "stm32f746g-disco",
+)
 _ABSOLUTE = 2  # R_ARM_ABS32, ELF for the Arm Architecture 5.6.1
 MAIN = """
 #include "poet/port.h"
