@@ -124,6 +124,7 @@ def linker_script() -> Path:
         text = (ROOT / "templates" / "linker.ld.j2").read_text("utf-8")
         script = environment.from_string(text).render(
             vectors_origin="",
+            boot_bytes=0,
             flash_origin=f"{BOARD.flash.origin:#x}",
             flash_bytes=BOARD.flash.size_bytes,
             ram_origin=f"{SRAM1:#x}",

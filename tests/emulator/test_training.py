@@ -38,6 +38,14 @@ title = "STM32F746G-DISCO, RAM in SRAM1 alone"
 origin = 0x2001_0000
 size_bytes = 245_760
 source = "RM0385 2.2.2: SRAM1"
+[[memory.sram.parts]]
+name = "SRAM1"
+origin = 0x2001_0000
+size_bytes = 245_760
+bytes_per_cycle = 4
+cached = true
+dma = true
+source = "as the board's part of that name"
 """
 
 
