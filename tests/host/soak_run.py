@@ -143,6 +143,7 @@ def _kept(board: Board) -> dict[str, bytes]:
 def undisturbed(made: BuildFolder, steps: int) -> Outcome:
     """The same steps on this computer, where nothing fails."""
     with connect_twin(made) as board:
+        board.reset_model()
         run = _run_of(Session(board), 0, steps)
         run.run(lambda _step, _loss: None)
         return Outcome(steps, losses=run.losses, kept=_kept(board))
@@ -234,6 +235,7 @@ def soak(
     started = time.monotonic()
     with _bad_board(made, folder, rates) as (board, card, line):
         card.rate = rates.blocks
+        board.reset_model()
         abused = _Abused(board, steps, rates, watch)
         abused.train()
         card.rate = 0.0
