@@ -14,7 +14,7 @@ from poet_mcu.board.schema import Board as BoardFile
 from poet_mcu.board.schema import Flashing
 from poet_mcu.errors import DeviceError, InputError
 from poet_mcu.link.client import open_board
-from poet_mcu.pipeline.target import BuildFolder, open_folder
+from poet_mcu.pipeline.target import BuildFolder, open_firmware
 from poet_mcu.toolchain.flashers import Job, program
 
 #: how long a console may take to be there again after the reset
@@ -99,7 +99,7 @@ def flash(
     ``probe``: serial number of the debug probe, where there are several. ``check`` False leaves the
     serial line alone. Raises ToolMissing, InputError with candidates, DeviceError.
     """
-    build = open_folder(folder)
+    build = open_firmware(folder)
     how = _flashing(build.board)
     found = None if port else _console(build.board, probe, check=check)
     serial = probe or (found.serial if found else "") or None

@@ -19,7 +19,7 @@ from poet_mcu.codegen.spelling import c_bytes
 from poet_mcu.codegen.views import SelfTestView
 from poet_mcu.pipeline.build import TOOL, linker_fields, runtime_headers, runtime_sources
 from poet_mcu.pipeline.plan import Progress
-from poet_mcu.pipeline.target import BuildFolder, open_folder
+from poet_mcu.pipeline.target import BuildFolder
 
 _REPLY = "firmware/train/reply.c"
 _NOT_NEEDED = ("checkpoint.c", "page_store.c")
@@ -90,10 +90,10 @@ def build_selftest(
         _compile(board, folder, generated)
         write_blank_card(folder / "card.img")
         (folder / BOARD_FILE).write_text(board_text(board), encoding="utf-8", newline="\n")
-        (folder / "plan.json").write_text("{}\n", encoding="utf-8")
         facts = {"tool": TOOL, "build_id": build_id.hex(), "model": "self-test"}
-        write_manifest(folder, facts | {"board": board.name})
-    return SelfTestBuild(open_folder(out), cases, arena)
+        facts["board"] = board.name
+        write_manifest(folder, facts)
+    return SelfTestBuild(BuildFolder(out, facts, {}, board), cases, arena)
 
 
 def _compile(board: Board, folder: Path, generated: Path) -> None:

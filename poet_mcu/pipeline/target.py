@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,27 +60,39 @@ class BuildFolder:
 
 
 def open_folder(path: Path) -> BuildFolder:
-    """The build in ``path``. Raises InputError when it is none."""
+    """The build of a model in ``path``. Raises InputError when it is none."""
+    build = open_firmware(path)
+    with _told_as_damage(path):
+        plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
+        _check_files(build.manifest, plan)
+    return replace(build, plan=plan)
+
+
+def open_firmware(path: Path) -> BuildFolder:
+    """Any firmware that can be flashed, a self-test too, which has no plan."""
     if not (path / MANIFEST).is_file():
         raise InputError(
             f"{path}: expected a folder made by 'poet-mcu build', got none with {MANIFEST}"
         )
-    try:
+    with _told_as_damage(path):
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        plan = json.loads((path / "plan.json").read_text(encoding="utf-8"))
-        board = load_board(path / BOARD_FILE)
-        _check_files(manifest, plan)
+        if len(bytes.fromhex(manifest["build_id"])) != BUILD_ID_BYTES:
+            raise ValueError(f"build_id {manifest['build_id']}")
+        return BuildFolder(path, manifest, {}, load_board(path / BOARD_FILE))
+
+
+@contextlib.contextmanager
+def _told_as_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path}: expected the files of a build, got damaged ones ({error}); build again"
         ) from error
-    return BuildFolder(path, manifest, plan, board)
 
 
 def _check_files(manifest: dict[str, Any], plan: dict[str, Any]) -> None:
     """Raise KeyError, TypeError or ValueError unless what the verbs read of them is there."""
-    if len(bytes.fromhex(manifest["build_id"])) != BUILD_ID_BYTES:
-        raise ValueError(f"build_id {manifest['build_id']}")
     options_from(manifest["options"], Path("model.onnx"), BOARD_FILE)
     for key in _COUNTED:
         if not isinstance(plan[key], int):
