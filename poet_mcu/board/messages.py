@@ -15,6 +15,10 @@ from poet_mcu.errors import nearest
 _HELP: dict[type[BaseModel], str] = {Board: " (boards/README.md)"}
 
 
+#: no unit makes a larger number right, and no float holds every integer
+_MOST = 1e30
+
+
 def describe(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> list[str]:
     """Our message lines for one problem that pydantic found in a file of the model ``root``."""
     kind = detail["type"]
@@ -41,6 +45,8 @@ def describe(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> list[st
 
 
 def _unit_hint(got: float, low: float, high: float) -> str:
+    if not abs(got) < _MOST:
+        return ""
     if low <= got * 1024 <= high and got > 0 and isinstance(got, int):
         return f"; did you mean {got * 1024} ({got} KiB)?"
     for factor, unit in ((1e-3, "milli"), (1e-6, "micro"), (1e6, "mega")):

@@ -33,6 +33,7 @@ class BadCard:
         self.transfers = 0
         self._random = random.Random(seed)
         self._bytes = bytearray(image.read_bytes())
+        self._left = folder / "card_left.img"  # what is on the card in the end
         self.path = folder / "nbd.sock"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self.path))
@@ -51,6 +52,7 @@ class BadCard:
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
+        self._left.write_bytes(self._bytes)
 
     def _serve(self) -> None:
         line, _ = self._listener.accept()

@@ -197,12 +197,13 @@ class _Abused:
         raise AssertionError(f"not done after {GIVE_UP} runs")
 
     def restored(self) -> int:
+        told = None
         for _ in range(GIVE_UP):
             try:
                 return self.board.restore().step
-            except BoardFault:
-                continue
-        raise AssertionError("the checkpoint does not come back")
+            except BoardFault as error:
+                told = error
+        raise AssertionError("the checkpoint does not come back") from told
 
 
 @contextmanager

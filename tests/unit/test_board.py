@@ -116,6 +116,14 @@ source = "a document"
     assert len(text.splitlines()) == 6
 
 
+@pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "1e308", "-1e308", "inf", "nan"])
+@pytest.mark.parametrize("key", ["memory.sram.size_bytes", "power.active_w", "storage.page_bytes"])
+def test_numbers_that_no_float_holds(key, number, tmp_path):
+    table, name = key.rsplit(".", 1)
+    text = f'extends = "host"\n[{table}]\n{name} = {number}\nsource = "a document"\n'
+    refuse(write(tmp_path, text), rf"mine\.toml: {table}\.{name}: expected ")
+
+
 def test_unknown_tables_and_rows_are_errors(tmp_path):
     refuse(write(tmp_path, 'extends = "host"\n[sotrage]\nx = 1\n'), "did you mean 'storage'")
     refuse(write(tmp_path, 'extends = "host"\n[memory.srma]\norigin = 0\n'), "did you mean 'sram'")
