@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.checks import check_size, check_table
+from poet_mcu.frontend.checks import check_size
 from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_interpolate import Line, Position, lower_interpolate
 from poet_mcu.frontend.lower_window import planes, unplane
@@ -166,7 +166,6 @@ def _target(
             f"got {list(shape)} resized to {sizes}; use a smaller size"
         )
     check_size(node.output[0], tuple(sizes))
-    check_table(max(sizes[2:], default=1))
     return sizes[2:], scales[2:]
 
 

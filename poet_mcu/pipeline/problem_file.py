@@ -8,7 +8,6 @@ writes tensor k. An export is {format, problem}: the fields of ``schedule/proble
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -73,7 +72,6 @@ def read_problem(options: ProblemOptions) -> Problem:
                 f"{options.file}: format: expected '{FORMAT}' or the key nodes of a zoo file, got "
                 f"'{data.get('format')}'; make one with plan --export-problem"
             )
-        _check_numbers(problem)
         check_problem(problem)
         expand(problem)
         forward_bytes = int(data["forward_bytes"]) if "nodes" in data else _forward_bytes(problem)
@@ -94,22 +92,6 @@ def read_problem(options: ProblemOptions) -> Problem:
     if options.max_write_bytes is not None:
         problem = replace(problem, max_write_bytes=options.max_write_bytes)
     return problem
-
-
-def _check_numbers(problem: Problem) -> None:
-    """Raise ValueError unless all sizes are whole, and all costs finite, from 0 on."""
-    for tensor in problem.tensors:
-        costs = (tensor.page_in_s, tensor.page_out_s, tensor.page_in_j, tensor.page_out_j)
-        _from_0(tensor.name, tensor.nbytes, *costs)
-    for op in problem.ops:
-        _from_0(op.name, op.workspace_bytes, op.compute_s, op.compute_j)
-
-
-def _from_0(name: str, size: object, *costs: float) -> None:
-    if not isinstance(size, int) or size < 0:
-        raise ValueError(f"'{name}': {size!r} bytes")
-    if not all(0.0 <= cost < math.inf for cost in costs):
-        raise ValueError(f"'{name}': costs {costs}")
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def split(parts: int) -> onnx.ModelProto:
         (resize(scales=np.array([1, 1, 2], np.float32)), FITS),
         (resize(scales=np.array([1, 1, 2, 2, 2], np.float32)), FITS),
         (resize(scales=np.array([1, 1, 2, np.nan], np.float32)), FITS),
-        (resize(sizes=np.array([1, 1, 2**45, 7], I64)), "expected tensors below 2 GiB"),
-        (resize(sizes=np.array([1, 1, 2**62, 2**62], I64)), "expected tensors below 2 GiB"),
+        (resize(sizes=np.array([1, 1, 2**45, 7], I64)), "expected sizes of"),
+        (resize(sizes=np.array([1, 1, 2**62, 2**62], I64)), "expected sizes of"),
         (constant_of_another_shape(), FITS),
         (split(2), "expected"),
         (split(0), "expected"),
@@ -199,7 +199,7 @@ def test_numbers_that_contradict_each_other(
 def test_a_parent_that_no_file_can_be_called(name: str, tmp_path: Path) -> None:
     path = tmp_path / "board.toml"
     path.write_text(f'extends = "{name}"\n', encoding="utf-8")
-    with pytest.raises(BoardError, match="extends: expected a file below"):
+    with pytest.raises(BoardError, match=r"extends: expected (a file|the name of a file) below"):
         load_board(path)
 
 
@@ -214,7 +214,11 @@ def kept_options() -> dict[str, Any]:
 def build_folder(folder: Path, options: dict[str, Any]) -> None:
     manifest = {"build_id": "00" * 16, "options": options}
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    (folder / "plan.json").write_text("{}")
+    plan = dict.fromkeys(
+        ("sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs", "peak_bytes", "ram_bytes"), 0
+    )
+    plan["checkpoint"] = {"region_first_block": 0}
+    (folder / "plan.json").write_text(json.dumps(plan))
     (folder / BOARD_FILE).write_text(board_text(load_board("host")))
 
 
@@ -255,5 +259,5 @@ def test_damaged_files_of_a_build(file: str, text: str, tmp_path: Path) -> None:
 
 def test_changed_options_of_a_build(tmp_path: Path) -> None:
     build_folder(tmp_path, kept_options() | {"lr": "fast"})
-    with pytest.raises(InputError, match="options: expected those of a build, got: lr"):
-        open_folder(tmp_path).prepared()
+    with pytest.raises(InputError, match="got damaged ones \\(lr: float expected, got 'fast'"):
+        open_folder(tmp_path)
