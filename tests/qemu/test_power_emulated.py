@@ -278,6 +278,7 @@ def test_a_board_that_restarts_goes_back_by_itself(folder: BuildFolder, data: Pa
         with connect(folder, None) as board:
             session = Session(board)
             position = Position.of(samples, 1, None)
+            board.reset_model()
             run = TrainingRun(session, Batches(samples, 1), position, 11, 2, 0)
             left = set(restarts)
 
