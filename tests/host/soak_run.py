@@ -112,11 +112,12 @@ def _model() -> onnx.ModelProto:
 def _compile_bad(made: BuildFolder, per_mille: int) -> None:
     """The firmware once more, with the bad port in place of the board's."""
     firmware = resources.root() / "firmware"
-    replaced = {f"firmware/port/{made.board.port}/port.c", "firmware/port/common/startup.c"}
+    family = made.board.port_family
+    replaced = {f"firmware/port/{family}/primecell.c", "firmware/port/common/startup.c"}
     names = [name for name in runtime_sources(made.board) if name not in replaced]
     sources = [made.path / name for name in names] + sorted((made.path / "src").glob("*.c"))
     sources += [HERE / "bad_port.c", HERE / "bad_startup.c"]
-    ports = [firmware / "port" / name for name in (made.board.port, "common")]
+    ports = [firmware / "port" / name for name in (family, "common")]
     compile_program(
         made.board,
         sources,

@@ -33,7 +33,7 @@ class Target:
     """One emulated machine with one core, and where its memory is."""
 
     machine: str
-    port: str
+    ports: tuple[str, ...]
     core: str
     cflags: tuple[str, ...]
     core_hz: int
@@ -50,13 +50,15 @@ M55 = ("-mcpu=cortex-m55", "-mfloat-abi=hard", "-DPOET_FLUSH_SUBNORMALS=1")
 
 def lm3s(core: str, cflags: tuple[str, ...]) -> Target:
     machine, hz = "lm3s6965evb", 50_000_000
-    return Target(machine, machine, core, cflags, hz, "0x20000000", 65536, f"cortex-{core}")
+    ports = (machine, "primecell", "common")
+    return Target(machine, ports, core, cflags, hz, "0x20000000", 65536, f"cortex-{core}")
 
 
 CARD_TARGETS = [lm3s("m3", M3), lm3s("m4", M4), lm3s("m7", M7), lm3s("m55", M55)]
+FILE_PORTS = ("mps2_an500", "common")
 FILE_TARGETS = [
-    Target("mps2-an500", "mps2_an500", "m7", M7, 25_000_000, "0x60000000", 65536),
-    Target("mps2-an386", "mps2_an500", "m4", M4, 25_000_000, "0x20000000", 65536),
+    Target("mps2-an500", FILE_PORTS, "m7", M7, 25_000_000, "0x60000000", 65536),
+    Target("mps2-an386", FILE_PORTS, "m4", M4, 25_000_000, "0x20000000", 65536),
 ]
 
 
@@ -92,9 +94,7 @@ def link(
     sources = [
         ROOT / "tests" / "qemu" / "sd_card_main.c",
         *sorted((FIRMWARE / "storage").glob("*.c")),
-        *sorted((FIRMWARE / "port" / "common").glob("*.c")),
-        *sorted((FIRMWARE / "port" / "primecell").glob("*.c")),
-        *sorted((FIRMWARE / "port" / target.port).glob("*.c")),
+        *(c for port in target.ports for c in sorted((FIRMWARE / "port" / port).glob("*.c"))),
     ]
     command = ["arm-none-eabi-gcc", *CFLAGS, *target.cflags, "-O2"]
     command += [f"-I{FIRMWARE / 'include'}", f"-DPOET_CORE_HZ={target.core_hz}"]

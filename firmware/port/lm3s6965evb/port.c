@@ -4,9 +4,7 @@
 #include "poet/port.h"
 
 #include "../common/cortex_m.h"
-#include "../primecell/pl011.h"
-#include "../primecell/pl022.h"
-#include "poet/sd_spi.h"
+#include "../primecell/primecell.h"
 
 #define SYSCTL_RCC POET_REGISTER(0x400FE060u)
 #define RCC_SYSDIV_SHIFT 23u
@@ -46,23 +44,10 @@ static void select_card(bool selected)
     GPIO_D_PD0 = selected ? 0u : 1u;
 }
 
-static const poet_pl011 console = {.base = 0x4000C000u, .clock_hz = POET_CORE_HZ, .irq = 5u};
-static const poet_pl022 spi = {
+const poet_pl011 poet_primecell_console = {
+    .base = 0x4000C000u, .clock_hz = POET_CORE_HZ, .irq = 5u};
+const poet_pl022 poet_primecell_spi = {
     .base = 0x40008000u, .clock_hz = POET_CORE_HZ, .select = select_card};
-static const poet_spi_bus bus = {
-    .set_clock = poet_pl022_set_clock,
-    .select = poet_pl022_select,
-    .exchange = poet_pl022_exchange,
-    .transfer = poet_pl022_transfer,
-    .micros = poet_pl022_micros,
-    .context = (void *)(uintptr_t)&spi,
-};
-static const poet_sd_spi_config card_config = {
-    .bus = &bus,
-    .clock_hz = 12500000u,
-};
-static poet_sd_spi_state card_state;
-static const poet_bdev card = {.ops = &poet_sd_spi_ops, .state = &card_state};
 
 /* PLL from the 8 MHz crystal, in the order of the data sheet's "initialization and configuration".
  * QEMU takes only the divider from it. */
@@ -99,40 +84,5 @@ void poet_port_init(void)
     (void)SYSCTL_RCGC2;
     poet_cortex_m_start_clock();
     route_pins();
-    poet_pl011_start(&console);
-    (void)poet_pl022_set_clock(bus.context, 400000u);
-    poet_sd_spi_init(&card_state, &card_config);
-}
-
-uint64_t poet_port_cycles(void)
-{
-    return poet_cortex_m_cycles();
-}
-
-int poet_port_getc(void)
-{
-    return poet_pl011_getc(&console);
-}
-
-void poet_port_putc(uint8_t byte)
-{
-    poet_pl011_putc(&console, byte);
-}
-
-void poet_port_flush(void)
-{
-    poet_pl011_flush(&console);
-}
-
-const poet_bdev *poet_port_bdev(void)
-{
-    return &card;
-}
-
-_Noreturn void poet_port_stop(void)
-{
-    __asm volatile("cpsid i" ::: "memory");
-    for (;;) {
-        __asm volatile("wfi");
-    }
+    poet_primecell_start();
 }

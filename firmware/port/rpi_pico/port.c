@@ -5,9 +5,7 @@
 #include "poet/port.h"
 
 #include "../common/cortex_m.h"
-#include "../primecell/pl011.h"
-#include "../primecell/pl022.h"
-#include "poet/sd_spi.h"
+#include "../primecell/primecell.h"
 
 /* Aliases of a peripheral's registers that set or clear single bits: 2.1.2. */
 #define SET 0x2000u
@@ -85,20 +83,10 @@ static void select_card(bool selected)
     }
 }
 
-static const poet_pl011 console = {.base = 0x40034000u, .clock_hz = POET_CORE_HZ, .irq = 20u};
-static const poet_pl022 spi = {
+const poet_pl011 poet_primecell_console = {
+    .base = 0x40034000u, .clock_hz = POET_CORE_HZ, .irq = 20u};
+const poet_pl022 poet_primecell_spi = {
     .base = 0x4003C000u, .clock_hz = POET_CORE_HZ, .select = select_card};
-static const poet_spi_bus bus = {
-    .set_clock = poet_pl022_set_clock,
-    .select = poet_pl022_select,
-    .exchange = poet_pl022_exchange,
-    .transfer = poet_pl022_transfer,
-    .micros = poet_pl022_micros,
-    .context = (void *)(uintptr_t)&spi,
-};
-static const poet_sd_spi_config card_config = {.bus = &bus, .clock_hz = 12500000u};
-static poet_sd_spi_state card_state;
-static const poet_bdev card = {.ops = &poet_sd_spi_ops, .state = &card_state};
 
 static bool wait_for(uintptr_t address, uint32_t bits)
 {
@@ -169,40 +157,5 @@ void poet_port_init(void)
     }
     route_pins();
     poet_cortex_m_start_clock();
-    poet_pl011_start(&console);
-    (void)poet_pl022_set_clock(bus.context, 400000u);
-    poet_sd_spi_init(&card_state, &card_config);
-}
-
-uint64_t poet_port_cycles(void)
-{
-    return poet_cortex_m_cycles();
-}
-
-int poet_port_getc(void)
-{
-    return poet_pl011_getc(&console);
-}
-
-void poet_port_putc(uint8_t byte)
-{
-    poet_pl011_putc(&console, byte);
-}
-
-void poet_port_flush(void)
-{
-    poet_pl011_flush(&console);
-}
-
-const poet_bdev *poet_port_bdev(void)
-{
-    return &card;
-}
-
-_Noreturn void poet_port_stop(void)
-{
-    __asm volatile("cpsid i" ::: "memory");
-    for (;;) {
-        __asm volatile("wfi");
-    }
+    poet_primecell_start();
 }

@@ -6,7 +6,7 @@
  * writes << 16 | failed reads, and timeouts << 16 | refusals.
  */
 #define poet_port_bdev real_port_bdev
-#include "port.c" /* of the board: on the include path */
+#include "primecell.c" /* of the board's family: on the include path */
 #undef poet_port_bdev
 
 const poet_bdev *poet_port_bdev(void);
