@@ -26,6 +26,9 @@ BoardOpt = Annotated[str | None, typer.Option("--board", help="Name, or a board 
 ProbeOpt = Annotated[
     str | None, typer.Option("--probe", metavar="ID", help="Serial number of the debug probe.")
 ]
+EraseOpt = Annotated[
+    bool, typer.Option("--erase-card", help="The card in the board may be overwritten.")
+]
 
 
 def _note(text: str) -> None:
@@ -69,9 +72,7 @@ def hil(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Report: .md or .json.")
     ] = None,
-    erase_card: Annotated[
-        bool, typer.Option("--erase-card", help="The card in the board may be overwritten.")
-    ] = False,
+    erase_card: EraseOpt = False,
     no_flash: Annotated[
         bool, typer.Option("--no-flash", help="Flash by yourself when the suite asks for it.")
     ] = False,
@@ -128,9 +129,7 @@ def calibrate(
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Transfers of each size and direction.")
     ] = 100,
-    erase_card: Annotated[
-        bool, typer.Option("--erase-card", help="The card in the board may be overwritten.")
-    ] = False,
+    erase_card: EraseOpt = False,
     no_flash: Annotated[
         bool, typer.Option("--no-flash", help="The self-test firmware is on the board.")
     ] = False,

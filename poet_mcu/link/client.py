@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ _NAME_BYTES = 400  # the board cuts longer names
 _TRIES = 8
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _REBOOT_PATIENCE_S = 1.0
+_RETRY_S = 0.5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,22 @@ class StepResult:
     loss: float
     cycles: int
     trace: tuple[Trace, ...] = ()
+
+
+def once_there(attempt: Callable[[], T], limit_s: float) -> T:
+    """What ``attempt`` gives, tried again while it raises DeviceError and ``limit_s`` are not over.
+
+    For a board that is being flashed or has just got its power: first its port is away, then it
+    does not answer.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return attempt()
+        except DeviceError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def open_board(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,12 @@ from serial.tools import list_ports
 from poet_mcu.board.schema import Board as BoardFile
 from poet_mcu.board.schema import Flashing
 from poet_mcu.errors import DeviceError, InputError
-from poet_mcu.link.client import open_board
+from poet_mcu.link.client import once_there, open_board
 from poet_mcu.pipeline.target import BuildFolder, open_firmware
 from poet_mcu.toolchain.flashers import Job, program
 
 #: how long a console may take to be there again after the reset
 APPEARS_S = 10.0
-_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +128,9 @@ def _console(board: BoardFile, probe: str | None, *, check: bool) -> SerialPort 
 
 def _read_back(build: BuildFolder, port: str) -> str:
     """The model that the board says it runs, once it answers with the build's id."""
-    deadline = time.monotonic() + APPEARS_S
-    while True:
-        try:
-            with open_board(port, build_id=build.build_id) as board:
-                return board.identity.model
-        except DeviceError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_S)
+
+    def asked() -> str:
+        with open_board(port, build_id=build.build_id) as board:
+            return board.identity.model
+
+    return once_there(asked, APPEARS_S)

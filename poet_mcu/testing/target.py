@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from poet_mcu.board.load import buildable
 from poet_mcu.board.schema import Board as BoardFile
 from poet_mcu.errors import DeviceError, InputError
-from poet_mcu.link.client import Board, open_board
+from poet_mcu.link.client import Board, once_there, open_board
 from poet_mcu.pipeline.flash import find_port, flash
 from poet_mcu.pipeline.target import BuildFolder, connect
 from poet_mcu.testing.rig import RigBoard, board_of
@@ -21,7 +20,6 @@ from poet_mcu.testing.rig import RigBoard, board_of
 _POWER_S = 60.0
 #: how long a board may take to answer after its power came back
 _STARTS_S = 10.0
-_RETRY_S = 0.5
 #: how long somebody may take to flash by hand
 _BY_HAND_S = 600.0
 
@@ -85,16 +83,7 @@ def _wait_for(build: BuildFolder, port: str) -> None:
     """Until somebody has flashed the firmware by hand."""
     hint = f"flash {build.path / 'firmware.hex'} (or .bin, .elf) now: {port} is asked for its id"
     print(hint, file=sys.__stderr__, flush=True)
-    deadline = time.monotonic() + _BY_HAND_S
-    while True:
-        try:
-            open_board(port, build_id=build.build_id).close()
-        except DeviceError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_S)
-        else:
-            return
+    once_there(lambda: open_board(port, build_id=build.build_id), _BY_HAND_S).close()
 
 
 @dataclass(slots=True)
@@ -121,15 +110,7 @@ class Running:
                 f"power_cycle: expected status 0, got {done.returncode}; correct the rig's "
                 f"command; it said:\n{(done.stderr + done.stdout).strip()}"
             )
-        self.board = self._reopened()
+        self.board = once_there(
+            lambda: open_board(self.target.where(), build_id=self.build.build_id), _STARTS_S
+        )
         return " ".join(command)
-
-    def _reopened(self) -> Board:
-        deadline = time.monotonic() + _STARTS_S
-        while True:
-            try:
-                return open_board(self.target.where(), build_id=self.build.build_id)
-            except DeviceError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_RETRY_S)
