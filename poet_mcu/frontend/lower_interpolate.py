@@ -16,7 +16,6 @@ import numpy.typing as npt
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.checks import MOST_FACTORS, check_table
 from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_elementwise import part
 from poet_mcu.ir.graph import Attr, Role, TensorType, Value
@@ -99,7 +98,6 @@ def _matrix(
     narrow = min(line.scale, 1.0) if smooth else 1.0
     exclude = bool(attribute(node, "exclude_outside", 0))
     reach = math.ceil(radius / narrow)
-    check_table(line.out * line.size, MOST_FACTORS)
     matrix = np.zeros((line.out, line.size))
     missed = np.zeros(line.out, np.bool_)
     for i in range(line.out):

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from poet_mcu.errors import ModelError
-from poet_mcu.frontend.checks import check_size
+from poet_mcu.frontend.checks import MOST_FACTORS, check_size
 from poet_mcu.frontend.context import Active, Context, attribute
 from poet_mcu.frontend.lower_interpolate import Line, Position, lower_interpolate
 from poet_mcu.frontend.lower_window import planes, unplane
@@ -42,7 +42,6 @@ _ROUNDINGS: Mapping[str, Callable[[float], int]] = MappingProxyType(
 
 # Beyond these no board has room, and the tables of positions take memory and time on the host.
 _LARGEST = 32_767
-_MOST_PAIRS = 2**24
 
 # One scale for all axes, or 0 for each its own.
 _POLICIES: Mapping[str, Callable[[Iterable[float]], float]] = MappingProxyType(
@@ -160,13 +159,19 @@ def _target(
             f"expected sizes of 1 or more that leave N and C as they are, got {sizes} for "
             f"{list(shape)}; export so"
         )
-    if max(sizes) > _LARGEST or any(a * b > _MOST_PAIRS for a, b in zip(sizes, shape, strict=True)):
+    _check_places(node, shape, sizes)
+    return sizes[2:], scales[2:]
+
+
+def _check_places(node: onnx.NodeProto, shape: tuple[int, ...], sizes: list[int]) -> None:
+    """Raise ModelError for more than the tables here and the matrices of Line may be made for."""
+    pairs = [out * size for out, size in zip(sizes, shape, strict=True)]
+    if max(sizes) > _LARGEST or max(pairs) > MOST_FACTORS:
         raise ModelError(
-            f"expected sizes of {_LARGEST} or less, and {_MOST_PAIRS} pairs of places on an axis, "
+            f"expected sizes of {_LARGEST} or less, and {MOST_FACTORS} pairs of places on an axis, "
             f"got {list(shape)} resized to {sizes}; use a smaller size"
         )
     check_size(node.output[0], tuple(sizes))
-    return sizes[2:], scales[2:]
 
 
 def _scales(ctx: Context, node: onnx.NodeProto, given: list[str]) -> list[float]:

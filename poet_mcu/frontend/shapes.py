@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import onnx
 from onnx import TensorProto, shape_inference
 
-from poet_mcu.frontend.model_file import MAX_BYTES, first_line
+from poet_mcu.frontend.checks import MAX_BYTES
+from poet_mcu.frontend.model_file import first_line
 from poet_mcu.frontend.problems import node_label
 
 
