@@ -48,15 +48,8 @@ class BuildFolder:
 
     def prepared(self) -> Prepared:
         """The graphs of the build, made again from the model in the folder."""
-        kept, board = self.manifest["options"], str(self.path / BOARD_FILE)
-        try:
-            options = options_from(kept, self.path / "model.onnx", board)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"{self.path / MANIFEST}: options: expected those of a build, got: {error}; "
-                "build again"
-            ) from error
-        return prepare(options)
+        model, board = self.path / "model.onnx", str(self.path / BOARD_FILE)
+        return prepare(options_from(self.manifest["options"], model, board))
 
 
 def open_folder(path: Path) -> BuildFolder:
@@ -94,10 +87,11 @@ def _told_as_damage(path: Path) -> Iterator[None]:
 def _check_files(manifest: dict[str, Any], plan: dict[str, Any]) -> None:
     """Raise KeyError, TypeError or ValueError unless what the verbs read of them is there."""
     options_from(manifest["options"], Path("model.onnx"), BOARD_FILE)
-    for key in _COUNTED:
-        if not isinstance(plan[key], int):
-            raise TypeError(f"{key} {plan[key]!r}")
-    int(plan["checkpoint"]["region_first_block"])
+    counted = {key: plan[key] for key in _COUNTED}
+    counted["region_first_block"] = plan["checkpoint"]["region_first_block"]
+    for key, value in counted.items():
+        if not isinstance(value, int):
+            raise TypeError(f"{key} {value!r}")
 
 
 @contextlib.contextmanager

@@ -211,14 +211,19 @@ def kept_options() -> dict[str, Any]:
     return dict(json.loads(json.dumps(options)))
 
 
+#: what the verbs read of a plan
+PLAN = json.dumps(
+    dict.fromkeys(
+        ("sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs", "peak_bytes", "ram_bytes"), 0
+    )
+    | {"checkpoint": {"region_first_block": 0}}
+)
+
+
 def build_folder(folder: Path, options: dict[str, Any]) -> None:
     manifest = {"build_id": "00" * 16, "options": options}
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    plan = dict.fromkeys(
-        ("sd_read_bytes", "sd_write_bytes", "page_ins", "page_outs", "peak_bytes", "ram_bytes"), 0
-    )
-    plan["checkpoint"] = {"region_first_block": 0}
-    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / "plan.json").write_text(PLAN)
     (folder / BOARD_FILE).write_text(board_text(load_board("host")))
 
 
@@ -246,6 +251,8 @@ def test_options_of_another_type_are_no_options_of_a_build(name: str, value: Any
         (MANIFEST, "[]"),
         (MANIFEST, "7"),
         ("plan.json", "[]"),
+        ("plan.json", PLAN.replace('"region_first_block": 0', '"region_first_block": 1e999')),
+        ("plan.json", PLAN.replace('"page_ins": 0', '"page_ins": 1e999')),
         ("plan.json", "\ufffd"),
     ],
 )
