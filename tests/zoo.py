@@ -43,7 +43,7 @@ class Setting:
     normalizations of MobileNet part by 10 % whatever the batch, so its statistics are frozen.
     ``adam`` is the batch normalization with Adam: behind a batch's statistics some gradients are 0
     but for rounding, their weights walk a rate a step to a side that is chance, and the autoencoder
-    and VGG-16 feel it in the others' gradients.
+    and VGG-16 feel it in the others' gradients. ``clear``: on samples of ``clear_work``.
     """
 
     width: float
@@ -51,6 +51,7 @@ class Setting:
     lr: float = 0.01
     batchnorm: str = "auto"
     adam: str = "auto"
+    clear: bool = False
 
 
 SETTINGS = {
@@ -74,8 +75,8 @@ SETTINGS = {
 #: rounding (docs/zoo.md): PyTorch's own two convolutions part by 1.8e-2. They are compared with one
 #: sample a step, VGG-16 with frozen statistics, where the loss has a gradient: ``clear_work``.
 FULL_WIDTH = {
-    "resnet18": Setting(1.0, batch=1),
-    "vgg16": Setting(1.0, batch=1, batchnorm="frozen"),
+    "resnet18": Setting(1.0, batch=1, clear=True),
+    "vgg16": Setting(1.0, batch=1, batchnorm="frozen", clear=True),
 }
 
 
@@ -182,10 +183,10 @@ def clear_work(module: nn.Module, options: Options, candidates: int = 32) -> Wor
     """
     module, work = copy.deepcopy(module).double(), []
     module.train(options.batchnorm != "frozen")
-    prepared = prepare(options)
+    offered = batches(prepare(options), None, candidates * STEPS)
     for step in range(STEPS):
         least = -1.0
-        for x, y in batches(prepared, None, candidates * STEPS)[step::STEPS]:
+        for x, y in offered[step::STEPS]:
             with Clearance() as seen, torch.no_grad():
                 module(torch.tensor(x).double())
             if seen.least > least:

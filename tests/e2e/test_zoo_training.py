@@ -53,7 +53,7 @@ def trained(
         name, path, "host", batch=setting.batch, lr=setting.lr, batchnorm=setting.batchnorm,
         optimizer=optimizer, strategy="free-early",
     )  # fmt: skip
-    clear = zoo.clear_work(module, options) if setting in zoo.FULL_WIDTH.values() else None
+    clear = zoo.clear_work(module, options) if setting.clear else None
     build(options, folder / "out")
     run, work, state = zoo.on_host(folder / "out", zoo.STEPS, clear)
     single = zoo.as_stored(zoo.train_torch(module, work, options), path)
