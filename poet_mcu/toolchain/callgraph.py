@@ -27,7 +27,7 @@ _INDIRECT = "__indirect_call"
 
 _BLOCK = re.compile(r"^([0-9a-f]+) <([^>]+)>:$")
 _LINE = re.compile(r"^ *[0-9a-f]+:\t(\S+)\s*(.*)$")
-_TARGET = re.compile(r"\b[0-9a-f]+ <([^>+]+)(\+0x[0-9a-f]+)?>")
+_TARGET = re.compile(r"\b([0-9a-f]+) <")
 _REGISTERS = re.compile(r"\{([^}]*)\}")
 _IMMEDIATE = re.compile(r"#(-?\d+)")
 _CALL = re.compile(r"^(bl|b(eq|ne|cs|cc|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)?(\.[nw])?|cbn?z)$")
@@ -147,8 +147,9 @@ def _library(
                 f"'{mnemonic} {operands}'; use another function"
             )
         target = _TARGET.search(operands) if _CALL.match(mnemonic) else None
-        if target and (target[1] != block or mnemonic == "bl"):
-            function.calls.add(target[1])
+        called = _block_at(int(target[1], 16), blocks) if target else None
+        if called and (called != block or mnemonic == "bl"):
+            function.calls.add(called)
     real = [line for line in lines if not line[0].startswith("nop")]  # those fill up to a boundary
     last = real[-1] if real else ("udf", "")
     if not (_ENDS.match(last[0]) or "pc" in last[1]):
@@ -156,6 +157,15 @@ def _library(
         after = order.index(block) + 1
         function.calls |= set(order[after : after + 1])  # it runs into the next one
     return function
+
+
+def _block_at(address: int, blocks: Mapping[str, tuple[int, list[tuple[str, str]]]]) -> str | None:
+    """The block that holds the address.
+
+    objdump's own word for it may be any symbol of no greater value, a linker script's number too.
+    """
+    starts = [(start, name) for name, (start, _) in blocks.items() if start <= address]
+    return max(starts)[1] if starts else None
 
 
 def _pushed(name: str, mnemonic: str, operands: str) -> int:

@@ -123,6 +123,19 @@ def test_library_functions_are_read_from_the_disassembly() -> None:
     assert functions["next"].frame_bytes == 0
 
 
+def test_a_target_is_known_by_its_address() -> None:
+    """A linker script's number may be nearer to it than the function, see linker.ld.j2."""
+    near = LIBRARY.replace("200 <second>\n     114", "200 <poet_ld_arena_bytes+0x24>\n     114")
+    near = near.replace("100 <first+0x4>", "104 <poet_ld_stack_bytes>")
+    assert near.count("poet_ld") == 2
+    functions = {"mine": Function("mine", "a.c", 8, {"first"})}
+    symbols = {"second": 0x201, "next": 0x119, "first": 0x101, "poet_ld_arena_bytes": 0x1DC}
+    add_library(functions, near, symbols)
+    assert functions["first"].calls == {"second", "next"}
+    assert functions["second"].calls == {"first"}
+    assert "poet_ld_arena_bytes" not in functions
+
+
 @pytest.mark.parametrize("line", ["blx\tr3", "bx\tr2", "sub.w\tsp, sp, r2"])
 def test_a_library_function_that_cannot_be_known_is_refused(line: str) -> None:
     functions = {"mine": Function("mine", "a.c", 8, {"odd"})}
