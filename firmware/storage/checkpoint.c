@@ -27,22 +27,24 @@ _Static_assert(AT_MODEL_HASH + POET_MODEL_HASH_BYTES == AT_SLOT, "header fields 
 _Static_assert(AT_POSITION + POET_POSITION_BYTES == AT_DATA_CRC, "header fields are adjacent");
 _Static_assert(HEADER_BYTES <= POET_BLOCK_BYTES, "header fits its block");
 
-/* How often a slot is read before it counts as damaged. */
+/* How often a block is read that the device could not read, and a header or data that are not
+ * whole: bits may turn on their way. Two readings in a row that agree are what is on the card. */
 #define READ_TRIES 3u
+#define WHOLE_TRIES 5u
 
 static const uint8_t magic[AT_VERSION] = {'P', 'O', 'E', 'T', '-', 'M', 'C', 'U',
                                           ' ', 'C', 'H', 'E', 'C', 'K', 'P', 'T'};
 
-/* What a slot's first block turned out to be. Zeros are a slot whose writing has begun; torn, one
- * that power failed on, or that has rotted: it looks like a header of ours and is not whole; odd,
- * anything else, which a card may hold before its first checkpoints. */
+/* What a slot turned out to be, in the order in which it may be given up: the likelier it holds the
+ * one checkpoint that is left, the later. */
 typedef enum {
-    SLOT_ZEROS,
-    SLOT_ODD,
-    SLOT_TORN,
+    SLOT_ZEROS, /* its writing has begun */
+    SLOT_ODD,   /* anything that a card may hold before its first checkpoints */
     SLOT_FOREIGN,
-    SLOT_OURS,
-    SLOT_UNREADABLE
+    SLOT_TORN,     /* looks like a header of ours; power failed on it, or it has rotted */
+    SLOT_ROTTEN,   /* a header of ours before data of another checksum */
+    SLOT_UNREADABLE,
+    SLOT_OURS
 } slot_kind;
 
 typedef struct {
@@ -81,12 +83,26 @@ static poet_status fail(poet_checkpoint *checkpoint, uint32_t block, poet_status
     return status;
 }
 
+static poet_status read_once(const poet_bdev *bdev, uint32_t block, void *bytes, uint32_t nbytes)
+{
+    POET_TRY(bdev->ops->start_read(bdev->state, block, bytes, nbytes));
+    return bdev->ops->wait(bdev->state);
+}
+
+/* What cannot be read is asked for again, unless the error has closed the device: one disturbance
+ * must not give an older checkpoint for the newest. */
 static poet_status read_at(poet_checkpoint *checkpoint, uint32_t block, void *bytes,
                            uint32_t nbytes)
 {
-    const poet_bdev *bdev = checkpoint->bdev;
-    POET_TRY(fail(checkpoint, block, bdev->ops->start_read(bdev->state, block, bytes, nbytes)));
-    return fail(checkpoint, block, bdev->ops->wait(bdev->state));
+    poet_status status = read_once(checkpoint->bdev, block, bytes, nbytes);
+    for (uint32_t tries = 1u; status != POET_OK && tries < READ_TRIES; tries++) {
+        const poet_status again = read_once(checkpoint->bdev, block, bytes, nbytes);
+        if (again == POET_E_STATE) {
+            break;
+        }
+        status = again;
+    }
+    return fail(checkpoint, block, status);
 }
 
 static poet_status write_at(poet_checkpoint *checkpoint, uint32_t block, const void *bytes,
@@ -113,6 +129,7 @@ void poet_checkpoint_init(poet_checkpoint *checkpoint, const poet_page_config *c
     checkpoint->model_hash = model_hash;
     checkpoint->block = block;
     checkpoint->newest = POET_CHECKPOINT_SLOTS;
+    checkpoint->spare = 0u;
     checkpoint->fault_block = POET_NO_BLOCK;
 }
 
@@ -205,37 +222,46 @@ static bool is_newer(uint32_t a, uint32_t b)
     return a != b && a - b < 0x80000000u;
 }
 
-/* Takes the slot when its data is whole. What cannot be read is asked for again: one disturbance
- * must not give an older checkpoint for the newest. */
-static poet_status take(poet_checkpoint *checkpoint, uint32_t slot, const slot_header *header)
+/* Takes the slot when its data is whole. */
+static poet_status take(poet_checkpoint *checkpoint, uint32_t slot, slot_header *header)
 {
-    poet_status status = header->status;
-    for (uint32_t tries = 0u; header->kind == SLOT_OURS && tries < READ_TRIES; tries++) {
+    uint32_t before = header->data_crc;
+    POET_TRY(header->status);
+    for (uint32_t tries = 0u; header->kind == SLOT_OURS && tries < WHOLE_TRIES; tries++) {
         uint32_t crc = 0u;
-        status =
-            read_data_crc(checkpoint, slot, header->data_blocks, header->info.sequence, &crc);
-        if (status == POET_OK && crc == header->data_crc) {
+        POET_TRY(
+            read_data_crc(checkpoint, slot, header->data_blocks, header->info.sequence, &crc));
+        if (crc == header->data_crc) {
             checkpoint->newest = slot;
+            checkpoint->spare = 1u - slot;
             if (!is_newer(checkpoint->sequence + 1u, header->info.sequence)) {
                 /* A damaged one is half the circle ahead: somebody made it. What stays counts. */
                 checkpoint->sequence = header->info.sequence;
             }
             return POET_OK;
         }
+        if (crc == before) {
+            header->kind = SLOT_ROTTEN;
+        }
+        before = crc;
     }
-    return status == POET_OK ? POET_E_CHECKPOINT : status;
+    return POET_E_CHECKPOINT;
 }
 
-static void read_headers(poet_checkpoint *checkpoint, slot_header headers[POET_CHECKPOINT_SLOTS])
+/* A header that reads differently each time does not even tell its sequence number, and a save that
+ * counts wrongly would be taken for an older one: it counts as not readable. */
+static poet_status read_steadily(poet_checkpoint *checkpoint, uint32_t slot, slot_header *header)
 {
-    for (uint32_t slot = 0u; slot < POET_CHECKPOINT_SLOTS; slot++) {
-        slot_header *const header = &headers[slot];
-        header->kind = SLOT_UNREADABLE;
-        for (uint32_t tries = 0u; header->kind != SLOT_OURS && tries < READ_TRIES; tries++) {
-            header->status = read_header(checkpoint, slot, header);
-            header->kind = header->status == POET_OK ? header->kind : SLOT_UNREADABLE;
+    uint32_t before = 0u;
+    for (uint32_t tries = 0u; tries < WHOLE_TRIES; tries++) {
+        POET_TRY(read_header(checkpoint, slot, header));
+        const uint32_t crc = poet_crc32(0u, checkpoint->block, POET_BLOCK_BYTES);
+        if (header->kind == SLOT_OURS || (tries != 0u && crc == before)) {
+            return POET_OK;
         }
+        before = crc;
     }
+    return POET_E_CARD_READ;
 }
 
 /* Which of the slots to try first: one that cannot be read might be the newest. */
@@ -258,6 +284,16 @@ static bool may_be_newer(const slot_header *other, uint32_t sequence)
            (other->kind == SLOT_ODD && sequence >= 2u);
 }
 
+/* Where to write while no slot is known to be whole. A good checkpoint that was read badly must not
+ * be written over beside a slot that is worth less: the writing may fail too. */
+static uint32_t spare_of(const slot_header headers[POET_CHECKPOINT_SLOTS])
+{
+    if (headers[0].kind == SLOT_OURS && headers[1].kind == SLOT_OURS) {
+        return 1u - newer_of(headers);
+    }
+    return headers[0].kind <= headers[1].kind ? 0u : 1u;
+}
+
 /* The number to count on from. 0 is one like any other, so nothing is compared with it. */
 static uint32_t highest_of(const slot_header headers[POET_CHECKPOINT_SLOTS], uint32_t first)
 {
@@ -273,9 +309,13 @@ poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_in
     if (checkpoint->config->slot_blocks < 2u) {
         return POET_E_ARG;
     }
-    read_headers(checkpoint, headers);
+    for (uint32_t slot = 0u; slot < POET_CHECKPOINT_SLOTS; slot++) {
+        headers[slot].status = read_steadily(checkpoint, slot, &headers[slot]);
+        headers[slot].kind = headers[slot].status == POET_OK ? headers[slot].kind : SLOT_UNREADABLE;
+    }
     const uint32_t first = newer_of(headers);
     const uint32_t second = 1u - first;
+    const bool ours = headers[first].kind == SLOT_OURS;
     checkpoint->sequence = highest_of(headers, first);
     const poet_status status = take(checkpoint, first, &headers[first]);
     if (status == POET_OK) {
@@ -288,8 +328,9 @@ poet_status poet_checkpoint_find(poet_checkpoint *checkpoint, poet_checkpoint_in
         info->damaged = 1u;
         return POET_OK;
     }
-    const bool foreign = headers[first].kind != SLOT_OURS &&
-                         (headers[0].kind == SLOT_FOREIGN || headers[1].kind == SLOT_FOREIGN);
+    const bool foreign = !ours && (headers[0].kind == SLOT_FOREIGN ||
+                                   headers[1].kind == SLOT_FOREIGN);
+    checkpoint->spare = spare_of(headers);
     return fail(checkpoint, card_block(checkpoint, first, 0u),
                 status == POET_E_CHECKPOINT && foreign ? POET_E_CHECKPOINT_BUILD : status);
 }
@@ -301,7 +342,7 @@ poet_status poet_checkpoint_begin(poet_checkpoint *checkpoint)
     if (checkpoint->config->slot_blocks < 2u) {
         return POET_E_ARG;
     }
-    checkpoint->slot = checkpoint->newest == 0u ? 1u : 0u;
+    checkpoint->slot = checkpoint->spare;
     checkpoint->at = 1u;
     checkpoint->crc = checkpoint->sequence + 1u;
     const uint32_t block = card_block(checkpoint, checkpoint->slot, 0u);
@@ -365,6 +406,7 @@ poet_status poet_checkpoint_commit(poet_checkpoint *checkpoint, poet_checkpoint_
         return fail(checkpoint, block, POET_E_CARD_WRITE);
     }
     checkpoint->newest = slot;
+    checkpoint->spare = 1u - slot;
     checkpoint->sequence = info->sequence;
     return POET_OK;
 }

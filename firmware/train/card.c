@@ -86,7 +86,7 @@ static poet_checkpoint slots_of(poet_card *card)
     poet_checkpoint slots;
     poet_checkpoint_init(&slots, card->model->pages, card->pages.bdev, card->model->model_hash,
                          card->block);
-    slots.newest = card->newest;
+    slots.spare = card->spare;
     slots.sequence = card->sequence;
     return slots;
 }
@@ -104,7 +104,7 @@ static poet_status noted(poet_card *card, const poet_checkpoint *slots, poet_sta
 static poet_status scan(poet_card *card, poet_checkpoint *slots, poet_checkpoint_info *info)
 {
     const poet_status found = poet_checkpoint_find(slots, info);
-    card->newest = slots->newest;
+    card->spare = slots->spare;
     card->sequence = slots->sequence;
     card->scanned = found == POET_OK || found == POET_E_CHECKPOINT ||
                     found == POET_E_CHECKPOINT_BUILD;
@@ -171,7 +171,7 @@ static poet_status save(poet_card *card, poet_checkpoint_info *info)
     POET_TRY(noted(card, &slots, poet_checkpoint_begin(&slots)));
     POET_TRY(save_tensors(card, &slots));
     POET_TRY(noted(card, &slots, poet_checkpoint_commit(&slots, info)));
-    card->newest = slots.newest;
+    card->spare = slots.spare;
     card->sequence = slots.sequence;
     return POET_OK;
 }

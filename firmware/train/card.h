@@ -15,7 +15,7 @@ typedef struct {
     poet_page_store pages;
     uint8_t *block;     /* POET_BLOCK_BYTES that are free while a request is served */
     poet_status status; /* of the card; POET_OK while nothing needs it */
-    uint32_t newest;    /* what poet_checkpoint_find found, while scanned */
+    uint32_t spare;     /* what poet_checkpoint_find told, while scanned */
     uint32_t sequence;
     bool opened;
     bool scanned;

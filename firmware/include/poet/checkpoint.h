@@ -32,6 +32,7 @@ typedef struct {
     const uint8_t *model_hash; /* POET_MODEL_HASH_BYTES */
     uint8_t *block;            /* POET_BLOCK_BYTES, changed by find and commit only */
     uint32_t newest;           /* slot of the newest whole checkpoint, POET_CHECKPOINT_SLOTS: none */
+    uint32_t spare;            /* slot that begin writes: never the only one that may be whole */
     uint32_t sequence;         /* highest on the card */
     uint32_t slot;             /* being written or read */
     uint32_t at;               /* next block of it */
