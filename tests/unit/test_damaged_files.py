@@ -64,6 +64,7 @@ def split(parts: int) -> onnx.ModelProto:
         (split(2**40), "expected"),
     ],
 )
+@pytest.mark.damaged_model
 def test_contradictions_within_a_node(made: onnx.ModelProto, words: str, tmp_path: Path) -> None:
     problems = check_model(m.save(made, tmp_path / "m.onnx"))
     assert problems
