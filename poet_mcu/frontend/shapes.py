@@ -78,7 +78,8 @@ _ERRORS = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)
 
 
 def _infer(model: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
-    return shape_inference.infer_shapes(model, check_type=True, strict_mode=strict, data_prop=True)
+    # Without its propagation of values: that makes an object of every element of a long vector.
+    return shape_inference.infer_shapes(model, check_type=True, strict_mode=strict)
 
 
 def _is_static(info: onnx.ValueInfoProto) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,29 @@ def test_an_input_too_large_is_refused_before_onnx_counts_through_it(tmp_path: P
     problems = check_model(m.save(made, tmp_path / "m.onnx"))
     assert [p.node for p in problems] == ["input 'x'"]
     assert "2 GiB" in problems[0].message
+
+
+def test_a_long_vector_costs_no_memory(tmp_path: Path) -> None:
+    """onnx's propagation of values made an object of each element: 24 GB for this one."""
+    ends = {"c": weights(3), "at": np.array([0], I64)}
+    layers = [
+        *(node(op, "x c", "y", "n") for op in ("Mul", "Add", "Sub")),
+        *(node(op, "x", "y", "n") for op in ("Identity", "Squeeze", "Neg", "Relu")),
+        node("Unsqueeze", "x at", "y", "n"),
+        node("Concat", "x c", "y", "n", axis=0),
+    ]
+    for i, layer in enumerate(layers):
+        made = m.model([layer], [3], ends, y=[3])
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2**31 - 1
+        m.save(made, tmp_path / f"{i}.onnx")
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from poet_mcu.frontend.onnx_import import check_model\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "assert all(check_model(path) for path in Path(sys.argv[1]).glob('*.onnx'))\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
 @pytest.mark.parametrize("dim", [-1, -(2**31), -(2**63)])
