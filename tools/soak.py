@@ -38,12 +38,13 @@ def main() -> int:
     """0 when nothing differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10000)
+    parser.add_argument("--seed", type=int, default=0, help="which faults they are")
     parser.add_argument("--work", type=Path, help="an empty folder; default: a temporary one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="poet-mcu-soak-") as scratch:
         folder = given.work or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        rates = soak_run.Rates()
+        rates = soak_run.Rates(seed=given.seed)
         made = soak_run.prepare(folder, rates)
         good = soak_run.undisturbed(made, given.steps)
 

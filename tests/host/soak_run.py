@@ -50,6 +50,7 @@ class Rates:
     blocks: float = 0.01
     transfers: float = 0.01
     restarts: float = 0.0005
+    seed: int = 0  # which faults they are
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def prepare(folder: Path, rates: Rates) -> BuildFolder:
     options = Options(path, "qemu-m7-sd", batch=2, time_limit_s=5.0, **recipe)
     build(options, folder / "build")
     made = open_folder(folder / "build")
-    _compile_bad(made, round(1000 * rates.transfers))
+    _compile_bad(made, rates)
     return made
 
 
@@ -109,7 +110,7 @@ def _model() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def _compile_bad(made: BuildFolder, per_mille: int) -> None:
+def _compile_bad(made: BuildFolder, rates: Rates) -> None:
     """The firmware once more, with the bad port in place of the board's."""
     firmware = resources.root() / "firmware"
     family = made.board.port_family
@@ -124,7 +125,10 @@ def _compile_bad(made: BuildFolder, per_mille: int) -> None:
         [made.path / "src", firmware / "include", *ports],
         made.path / "bad.elf",
         linker_script=made.path / "linker.ld",
-        defines={"FAULTS_PER_MILLE": f"{per_mille}u"},
+        defines={
+            "FAULTS_PER_MILLE": f"{round(1000 * rates.transfers)}u",
+            "FAULT_SEED": f"{0x2545F491 + rates.seed}u",
+        },
     )
 
 
@@ -157,7 +161,7 @@ class _Abused:
         self.board = board
         self.outcome = Outcome(steps)
         self._rates = rates
-        self._random = random.Random(6)
+        self._random = random.Random(6 + rates.seed)
         self._watch = watch
 
     def count_told(self) -> None:
@@ -215,11 +219,11 @@ def _bad_board(
     assert emulator is not None
     elf = made.path / "bad.elf"
     with (
-        BadCard(made.path / "card.img", folder, 1, 0.0) as card,
+        BadCard(made.path / "card.img", folder, 1 + rates.seed, 0.0) as card,
         run_qemu(
             elf, emulator.machine, emulator.cpu, None, "socket", extra=["-drive", card.drive]
         ) as url,
-        bad_line(url, seed=2, rate=rates.frames) as line,
+        bad_line(url, seed=2 + rates.seed, rate=rates.frames) as line,
         Board(Link(line.url, 0.1, 100, 8), 60.0) as board,
     ):
         board.require(made.build_id)

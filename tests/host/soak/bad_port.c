@@ -1,6 +1,6 @@
-/* The port of the emulated boards with a card that fails aloud: FAULTS_PER_MILLE of the transfers,
- * by a seeded generator that every start of the board begins anew. Between the page store and the
- * SD driver, which would repeat what a bad bus does.
+/* The port of the emulated boards with a card that fails aloud: FAULTS_PER_MILLE of the transfers, by
+ * a generator that every start of the board begins anew from FAULT_SEED. Between the page store and
+ * the SD driver, which would repeat what a bad bus does.
  *
  * What struck is told in place of the stack's two numbers (the soak does not ask for those): failed
  * writes << 16 | failed reads, and timeouts << 16 | refusals.
@@ -17,7 +17,7 @@ static struct {
     uint32_t random;
     uint32_t refusals, timeouts, failed_reads, failed_writes;
     poet_status result; /* of the transfer that has failed, until wait tells */
-} faults = {.random = 0x2545F491u};
+} faults = {.random = FAULT_SEED};
 
 /* xorshift32 (G. Marsaglia, "Xorshift RNGs", 2003). */
 static uint32_t next_random(void)
