@@ -1,25 +1,53 @@
-"""onnx's own shape inference, as a second opinion and to see behind refused nodes."""
+"""Shapes of values behind refused nodes, by onnx's own inference, to find further problems.
+
+The inference is C++ that believes what a file says: it ends the process at a negative dimension,
+counts up to an axis of 2^31 and keeps an object for each dimension on the way. So it runs in a
+process of its own (``shape_worker.py``) with limits on time and memory, and what it does not
+answer is not known.
+"""
 
 from __future__ import annotations
 
-import math
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import onnx
-from onnx import TensorProto, shape_inference
+from onnx import TensorProto
 
-from poet_mcu.frontend.checks import MAX_BYTES
-from poet_mcu.frontend.model_file import first_line
-from poet_mcu.frontend.problems import node_label
+WORKER = "poet_mcu.frontend.shape_worker"
+LIMIT_S = 5.0
 
 
 def inferred_shapes(
     proto: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]
-) -> tuple[dict[str, tuple[int, ...]], str]:
-    """Static shapes of float values with ``inputs`` set, and what the inference complained of."""
+) -> dict[str, tuple[int, ...]]:
+    """Static shapes of float values with ``inputs`` set; empty when onnx's inference fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", WORKER],
+            input=_without_numbers(proto, inputs).SerializeToString(),
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=True,
+        )
+    except (subprocess.SubprocessError, ValueError):  # ValueError: 2 GiB of protobuf
+        return {}
+    return {name: tuple(dims) for name, dims in json.loads(done.stdout).items()}
+
+
+def _without_numbers(
+    proto: onnx.ModelProto, inputs: Mapping[str, tuple[int, ...]]
+) -> onnx.ModelProto:
+    """The model with ``inputs`` set, and without what shapes do not depend on."""
     model = onnx.ModelProto()
     model.CopyFrom(proto)
     del model.graph.value_info[:]
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT:
+            tensor.ClearField("raw_data")
+            tensor.ClearField("float_data")
     for info in model.graph.input:
         if info.name in inputs:
             dims = info.type.tensor_type.shape.dim
@@ -29,22 +57,7 @@ def inferred_shapes(
         if info.type.HasField("tensor_type"):  # merely looking at it would make it one
             info.type.tensor_type.ClearField("shape")
     _close_training_mode(model)
-    complaint = _fatal(model)
-    if complaint:
-        return {}, complaint
-    try:
-        model = _infer(model, strict=True)
-    except _ERRORS as error:
-        complaint = first_line(error)
-        try:
-            model = _infer(model, strict=False)
-        except _ERRORS:
-            return {}, complaint
-    return {
-        info.name: tuple(dim.dim_value for dim in info.type.tensor_type.shape.dim)
-        for info in (*model.graph.value_info, *model.graph.output)
-        if _is_static(info)
-    }, complaint
+    return model
 
 
 def _close_training_mode(model: onnx.ModelProto) -> None:
@@ -57,33 +70,3 @@ def _close_training_mode(model: onnx.ModelProto) -> None:
             kept = [item for item in node.attribute if item.name != "training_mode"]
             del node.attribute[:]
             node.attribute.extend(kept)
-
-
-def _fatal(model: onnx.ModelProto) -> str:
-    """What onnx's inference never comes back from (its C++ asserts it, or counts up to it)."""
-    for info in model.graph.input:
-        dims = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        if min(dims, default=0) < 0 or math.prod(max(dim, 1) for dim in dims) >= MAX_BYTES:
-            return f"'{info.name}' of shape {dims}"
-    for index, node in enumerate(model.graph.node):
-        for item in node.attribute:
-            outputs = len(node.output)
-            if node.op_type == "Split" and item.name == "num_outputs" and item.i != outputs:
-                label = node_label(index, node)
-                return f"{label}: Split of {item.i} parts with {outputs} outputs"
-    return ""
-
-
-_ERRORS = (shape_inference.InferenceError, RuntimeError, ValueError, TypeError)
-
-
-def _infer(model: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
-    # Without its propagation of values: that makes an object of every element of a long vector.
-    return shape_inference.infer_shapes(model, check_type=True, strict_mode=strict)
-
-
-def _is_static(info: onnx.ValueInfoProto) -> bool:
-    tensor = info.type.tensor_type
-    if tensor.elem_type != TensorProto.FLOAT or not tensor.HasField("shape"):
-        return False
-    return all(dim.HasField("dim_value") and dim.dim_value > 0 for dim in tensor.shape.dim)

@@ -62,6 +62,7 @@ class Walk:
         self._batch = batch
         self._default_batch = file.batch or default_batch
         self._output: Value | None = None
+        self._shapes: dict[str, tuple[int, ...]] | None = None  # asked for once there is a problem
 
     def run(self) -> None:
         """Walk the whole model; problems are collected, not raised."""
@@ -69,12 +70,10 @@ class Walk:
         self._index(live)
         self._add_tensors(live)
         dims = self._add_inputs()
-        shapes, complaint = inferred_shapes(self._file.proto, dims)
         for index, node in live:
-            self._lower(index, node, shapes)
+            if not self._lower(index, node):
+                self._go_on_behind(node, dims)
         self._take_output()
-        if complaint and not self.problems:
-            self._problem("model", f"expected consistent types and shapes, got: {complaint}")
 
     def graph(self) -> Graph:
         """The forward graph; only after a run without problems."""
@@ -186,13 +185,15 @@ class Walk:
             )
         return batch
 
-    def _lower(self, index: int, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]]) -> None:
+    def _lower(self, index: int, node: onnx.NodeProto) -> bool:
+        """Whether its outputs are known now."""
         try:
             lower_node(self.ctx, node)
         except SkipNode:
-            pass
+            return False
         except ModelError as error:
             self._problem(node_label(index, node), str(error), node_op(node))
+            return False
         except CONTRADICTIONS as error:
             message = (
                 f"expected attributes and operands that fit {node.op_type}, got: "
@@ -200,12 +201,18 @@ class Walk:
                 "onnx.checker accepts it, report this as a defect of poet-mcu"
             )
             self._problem(node_label(index, node), message, node_op(node))
-        else:
+            return False
+        return True
+
+    def _go_on_behind(self, node: onnx.NodeProto, dims: dict[str, tuple[int, ...]]) -> None:
+        """Take its outputs for made where their shapes are known, to find further problems."""
+        if self.ctx.consumers.keys().isdisjoint(node.output):
             return
-        # Go on behind a refused node where its shape is known, to find further problems.
+        if self._shapes is None:
+            self._shapes = inferred_shapes(self._file.proto, dims)
         for name in node.output:
-            if name in shapes and name not in self.ctx.env:
-                kind = TensorType(shapes[name])
+            if name in self._shapes and name not in self.ctx.env:
+                kind = TensorType(self._shapes[name])
                 self.ctx.env[name] = Active(self.ctx.builder.value(name, kind, Role.ACTIVATION))
 
     def _take_output(self) -> None:

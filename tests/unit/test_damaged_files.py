@@ -109,6 +109,19 @@ def test_a_long_vector_costs_no_memory(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
+def test_an_axis_that_ends_onnx_does_not_end_us(tmp_path: Path) -> None:
+    """Its shape inference writes out of bounds here, and counts on and on where a shape is open."""
+    layers = [
+        node("LayerNormalization", "x w", "n mean deviation", "norm", axis=2**31),
+        node("Relu", "n", "r", "relu"),
+        node("Det", "x", "u", "det"),
+        node("Add", "r u", "y", "add"),
+    ]
+    made = m.model(layers, [2, 5], {"w": weights(5)}, y=[2, 5])
+    problems = check_model(m.save(made, tmp_path / "m.onnx"))
+    assert [p.op for p in problems][:2] == ["LayerNormalization", "Det"]
+
+
 @pytest.mark.parametrize("dim", [-1, -(2**31), -(2**63)])
 def test_a_negative_dimension_is_refused_before_onnx_asserts_there_is_none(
     dim: int, tmp_path: Path
