@@ -68,3 +68,6 @@ class Backend(Protocol):
         Never runs longer than ``limits.time_s`` by more than a second or so: the process that
         runs the solver is killed then, and its last incumbent is the answer.
         """
+
+    def cancel(self) -> None:
+        """End the solve that runs in another thread; it returns what it has found so far."""

@@ -44,6 +44,15 @@ class Cbc:
 
     name = "cbc"
 
+    def __init__(self) -> None:
+        self._running: subprocess.Popen[str] | None = None
+
+    def cancel(self) -> None:
+        """See ``Backend.cancel``; CBC then has no answer."""
+        running = self._running
+        if running is not None:
+            running.kill()
+
     def solve(
         self,
         model: pulp.LpProblem,
@@ -69,15 +78,27 @@ class Cbc:
             command += ["-initialSolve" if relax else "-branch", "-printingOptions", "all"]
             command += ["-solution", str(solution)]
             ran_s = time.monotonic()
-            try:
-                ran = subprocess.run(
-                    command, capture_output=True, text=True, timeout=left_s, check=False
-                )
-            except subprocess.TimeoutExpired:
+            log = self._run(command, left_s)
+            if log is None:
                 return Answer(SolveStatus.TIMEOUT, None, None, None, "killed at its limit")
             hurried = time.monotonic() - ran_s > 0.8 * inner_s
             text = solution.read_text(encoding="utf-8") if solution.exists() else ""
-        return read_answer(text, ran.stdout, [v.name for v in model.variables()], hurried=hurried)
+        return read_answer(text, log, [v.name for v in model.variables()], hurried=hurried)
+
+    def _run(self, command: list[str], limit_s: float) -> str | None:
+        """What the command prints; None when it overran its limit or was cancelled."""
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as running:
+            self._running = running
+            try:
+                log, _ = running.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                return None
+            finally:
+                self._running = None
+        return log if running.returncode >= 0 else None
 
 
 def _pin(model: pulp.LpProblem, fixed: Mapping[str, float]) -> dict[str, tuple[float, float]]:

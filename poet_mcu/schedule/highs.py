@@ -122,6 +122,12 @@ class Highs:
             self._child.kill()
             self._child = None
 
+    def cancel(self) -> None:
+        """See ``Backend.cancel``."""
+        child = self._child
+        if child is not None and self._lock.locked():
+            child.process.kill()
+
     def solve(
         self,
         model: pulp.LpProblem,
@@ -171,7 +177,7 @@ class Highs:
                 line = child.lines.get(timeout=max(until_s - time.monotonic(), 0.001))
                 if line is None:
                     self.close()
-                    return best.stopped(SolveStatus.ERROR, "the solver process died")
+                    return best.stopped(SolveStatus.ERROR, "the solver process ended")
                 best.take(json.loads(line))
         except queue.Empty:
             self.close()

@@ -1,34 +1,25 @@
-"""Good plans for graphs too large for plain branch and bound: LP bound, RENS, RINS.
+"""Neighbourhoods for graphs too large for plain branch and bound.
 
-RENS (relaxation enforced neighbourhood search, Berthold 2014) fixes what the LP relaxation leaves
-integral and solves the rest; RINS (Danna, Rothberg, Le Pape 2005) fixes where the LP and the best
-plan agree. Both give plans only; the bound comes from the LP and the full program.
+A neighbourhood is a layout of fewer optional slots: its integer program is small, since a slot that
+is not there has no columns. RENS (relaxation enforced neighbourhood search, Berthold 2014) also
+fixes what the LP relaxation leaves integral; RINS (Danna, Rothberg, Le Pape 2005) fixes where the
+LP and the best plan agree. All of them give plans only; bounds come from the LP over all slots and
+from the full program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Collection, Mapping
 
-from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus
+from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.ilp import Formulation
+from poet_mcu.schedule.start import decisions_of
+from poet_mcu.schedule.touch import Layout, Slot, touches_of
 
 #: how far from an integer a column of the LP may be and still count as integral
 INTEGRAL = 1e-6
-#: a sub-problem gets this share of the time left
-SHARE = 0.4
-
-
-class Note(Protocol):
-    """Keeps an answer (its bound holds for all plans or not); whether the gap is closed."""
-
-    def __call__(self, answer: Answer, *, bound: bool) -> bool:
-        """See the class."""
-
-
-def relaxation(form: Formulation, backend: Backend, limits: Limits) -> Answer:
-    """The LP relaxation: a bound on every plan, and where to look."""
-    return backend.solve(form.model, limits, relax=True)
+#: fraction of the golden section: its multiples spread evenly over [0, 1)
+GOLDEN = 0.6180339887498949
 
 
 def _decided(form: Formulation) -> list[str]:
@@ -55,30 +46,40 @@ def rins(form: Formulation, lp: Mapping[str, float], best: Mapping[str, float]) 
     }
 
 
-def improve(
-    form: Formulation,
-    backend: Backend,
-    *,
-    left_s: Callable[[], float],
-    gaps: tuple[float, float],
-    note: Note,
-    start: Callable[[], Mapping[str, float] | None],
-) -> None:
-    """LP, RENS, then RINS around the best plan until nothing gets better.
+def restrict(slots: Layout, chosen: Collection[Slot]) -> Layout:
+    """``slots`` without the optional ones that are not ``chosen``."""
+    kept = [slot for slot in slots.slots if slot.base or slot in chosen]
+    return Layout(slots.steps, tuple(kept), touches_of(slots.steps, kept))
 
-    ``note`` takes each answer; ``start`` is the best plan's point.
-    ``gaps``: relative and absolute, in the model's numbers.
+
+def support(slots: Layout, form: Formulation, lp: Mapping[str, float]) -> set[Slot]:
+    """Optional slots that the relaxation runs, be it in part."""
+    return {slots.slots[s] for s, var in form.R.items() if lp[var.name] > INTEGRAL}
+
+
+def used(slots: Layout, schedule: Schedule | None) -> set[Slot]:
+    """Optional slots that ``schedule`` runs; none when it needs others than there are."""
+    decisions = None if schedule is None else decisions_of(slots, schedule)
+    return set() if decisions is None else {slots.slots[s] for s in decisions.recompute}
+
+
+def latest(slots: Layout, depth: int) -> set[Slot]:
+    """At each stage the ``depth`` last candidates, those nearest to what the stage reads."""
+    found: set[Slot] = set()
+    behind = 0
+    for slot in reversed(slots.slots):
+        behind = 0 if slot.base else behind + 1
+        if 0 < behind <= depth:
+            found.add(slot)
+    return found
+
+
+def window(slots: Layout, number: int, count: int) -> set[Slot]:
+    """All optional slots of about ``count`` in neighbouring stages, whole stages only.
+
+    Windows of successive ``number`` spread evenly over the stages.
     """
-    lp = relaxation(form, backend, Limits(left_s()))
-    if lp.status is not SolveStatus.OPTIMAL or lp.values is None or note(lp, bound=True):
-        return
-    limits = Limits(SHARE * left_s(), *gaps)
-    answer = backend.solve(form.model, limits, fixed=rens(form, lp.values), start=None)
-    if note(answer, bound=False):
-        return
-    point = start()
-    if point is None:
-        return
-    limits = Limits(SHARE * left_s(), *gaps)
-    near = rins(form, lp.values, point)
-    note(backend.solve(form.model, limits, fixed=near, start=point), bound=False)
+    optional = [slot for slot in slots.slots if not slot.base]
+    first = int(number * GOLDEN % 1.0 * max(len(optional) - count, 0) + 0.5)
+    stages = {slot.stage for slot in optional[first : first + count]}
+    return {slot for slot in optional if slot.stage in stages}

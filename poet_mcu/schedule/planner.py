@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,9 +20,9 @@ from poet_mcu.schedule.decode import decode
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.highs import Highs
 from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
-from poet_mcu.schedule.improve import improve
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.search_bus import BusSearch
+from poet_mcu.schedule.search_large import LargeSearch
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout, layout
 
@@ -29,16 +30,16 @@ from poet_mcu.schedule.touch import Layout, layout
 EXACT_SLOTS = 1500
 #: up to so many slots (with two runs of every candidate a stage) recomputes may descend once
 DESCENT_SLOTS = 300
-#: beyond so many slots heuristics come before the full program
-HEURISTIC_SLOTS = 4000
 #: up to so many slots a second solve picks one of equally good plans
 STABLE_SLOTS = 600
 #: gaps of exact solves, relative and absolute, in the model's numbers
 REL_GAP = 1e-9
 ABS_GAP = 1e-7
-#: larger problems stop at this share of the total energy, or at 1 % of the overhead
-TOTAL_GAP = 1e-4
+#: larger problems stop at 1 % of the overhead, at 5 % of it when that is 0.01 % of the total, or
+#: at 0.0001 % of the total
 OVERHEAD_GAP = 1e-2
+TOTAL_GAP, TOTAL_OVERHEAD_GAP = 1e-4, 5e-2
+CLOSE_GAP = 1e-6
 #: a gap of this share of the total is the rounding of sums and of solvers
 CLOSED_GAP = 1e-8
 
@@ -57,7 +58,7 @@ class SolveOptions:
     """``forward_recompute`` lets large graphs recompute inside the forward part too.
 
     Graphs of up to ``EXACT_SLOTS`` slots always may. ``time_limit_s`` is wall clock for the whole
-    call.
+    call. Ctrl-C ends it too, with the best plan so far when there is one.
     """
 
     paging: bool = True
@@ -89,6 +90,8 @@ class Solution:
 
 #: one of each for the whole process: HiGHS keeps its worker
 BACKENDS: dict[str, Backend] = {"highs": Highs(), "cbc": Cbc()}
+#: the same for the full program that runs beside the search
+BESIDE: dict[str, Backend] = {"highs": Highs(), "cbc": Cbc()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +146,22 @@ def solve(
     ``backend`` replaces the solver that ``options`` names. Raises ToolMissing when it is absent.
     """
     options = options or SolveOptions()
-    search = _Search(problem, options, backend or BACKENDS[options.solver])
-    return search.run()
+    if backend is not None:
+        return _Search(problem, options, backend, None).run()
+    return _Search(problem, options, BACKENDS[options.solver], BESIDE[options.solver]).run()
 
 
 class _Search:
     """One call of ``solve``."""
 
-    def __init__(self, problem: Problem, options: SolveOptions, backend: Backend) -> None:
+    def __init__(
+        self, problem: Problem, options: SolveOptions, backend: Backend, beside: Backend | None
+    ) -> None:
         self.problem = problem
         self.options = options
         self.backend = backend
+        self.beside = beside
+        self.lock = threading.Lock()
         self.began_s = time.monotonic()
         self.best: Plan | None = None
         self.lower_j = problem.floor_j
@@ -172,25 +180,30 @@ class _Search:
             1 + 1e-12
         ):
             return self.solution(SolveStatus.OPTIMAL)
+        try:
+            return self.solution(self.search_all())
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            return self.solution(SolveStatus.FEASIBLE)
+
+    def search_all(self) -> SolveStatus:
+        """Search over the slots that the graph's size allows, over all if they hold no plan."""
         slots, complete = full_layout(self.problem, self.options)
         search = self.search_bus if self.problem.overlap else self.search
         status = search(slots)
         if status is SolveStatus.INFEASIBLE and not complete:
             status = search(layout(self.problem, remat=True, forward=True))
-        return self.solution(status)
+        return status
 
     def search_bus(self, slots: Layout) -> SolveStatus:
         """Solve over ``slots`` with transfers beside compute."""
         self.exact = len(slots.slots) <= EXACT_SLOTS
 
-        def bound(joules: float) -> None:
-            self.lower_j = max(self.lower_j, joules)
-            self.tell()
-
         gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
         bus = BusSearch(
             self.problem, self.backend, self.options.paging, gaps,
-            lambda: self.left_s, self.offer, bound, self.done,
+            lambda: self.left_s, self.offer, self.bound, self.done,
         )  # fmt: skip
         return bus.run(slots)
 
@@ -208,18 +221,18 @@ class _Search:
             return False
         if self.best is None or metrics.energy_j < self.best.metrics.energy_j:
             self.best = Plan(schedule, metrics)
+            self.tell()
         return True
 
     def search(self, slots: Layout) -> SolveStatus:
         """Solve over ``slots``; keeps the best plan and bound. What the solver ended with."""
-        form = formulate(self.problem, slots, Switches(paging=self.options.paging))
         self.exact = len(slots.slots) <= EXACT_SLOTS
-        gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
-        if len(slots.slots) > HEURISTIC_SLOTS and self.improve(slots, form, gaps):
-            return SolveStatus.OPTIMAL
+        if not self.exact:
+            return self.search_large(slots)
+        form = formulate(self.problem, slots, Switches(paging=self.options.paging))
         answer = self.backend.solve(
             form.model,
-            Limits(self.left_s, *gaps),
+            Limits(self.left_s, REL_GAP, ABS_GAP),
             start=self.start(slots, form),
             watch=self.watcher(form),
         )
@@ -233,34 +246,31 @@ class _Search:
             self.stabilise(slots, form, answer)
         return answer.status
 
-    def improve(self, slots: Layout, form: Formulation, gaps: tuple[float, float]) -> bool:
-        """Heuristics for large graphs; whether they closed the gap."""
+    def search_large(self, slots: Layout) -> SolveStatus:
+        """Neighbourhoods of plans, beside them the full program."""
+        large = LargeSearch(
+            self.problem, self.backend, self.beside, self.options.paging,
+            (OVERHEAD_GAP, CLOSE_GAP * SCALE), lambda: self.left_s, self.offer,
+            lambda: None if self.best is None else self.best.schedule, self.bound, self.near,
+        )  # fmt: skip
+        return large.run(slots)
 
-        def note(answer: Answer, *, bound: bool) -> bool:
-            if bound:
-                self.note(form, answer)
-            elif answer.values is not None:
-                self.offer(decode(slots, form.decisions(answer.values)))
+    def bound(self, joules: float) -> None:
+        """Keep a proven bound."""
+        with self.lock:
+            self.lower_j = max(self.lower_j, joules)
             self.tell()
-            return self.near()
-
-        improve(
-            form,
-            self.backend,
-            left_s=lambda: self.left_s,
-            gaps=gaps,
-            note=note,
-            start=lambda: self.start(slots, form),
-        )
-        return self.near()
 
     def near(self) -> bool:
         """Whether the best plan is within the gaps that end the search of a large graph."""
         if self.best is None:
             return False
         energy_j = self.best.metrics.energy_j
-        proven_j = self.lower_j - self.problem.base_j
-        return energy_j - self.lower_j <= max(TOTAL_GAP * energy_j, OVERHEAD_GAP * proven_j)
+        gap_j = energy_j - self.lower_j
+        share = gap_j / max(self.lower_j - self.problem.base_j, 1e-300)
+        if share <= OVERHEAD_GAP or gap_j <= CLOSE_GAP * energy_j:
+            return True
+        return gap_j <= TOTAL_GAP * energy_j and share <= TOTAL_OVERHEAD_GAP
 
     def tell(self) -> None:
         """Report where the search stands."""

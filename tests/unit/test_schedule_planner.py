@@ -229,7 +229,6 @@ def test_progress_tells_joules():
 def test_large_graphs_take_the_heuristic_path_to_a_proven_gap(monkeypatch):
     monkeypatch.setattr(planner, "EXACT_SLOTS", 0)
     monkeypatch.setattr(planner, "DESCENT_SLOTS", 0)
-    monkeypatch.setattr(planner, "HEURISTIC_SLOTS", 0)
     told = []
     for platform in ("m4", "a72"):
         problem = linear(platform, 0.5)
