@@ -3,13 +3,16 @@
     python tools/poet_zoo.py FOLDER [--models linear,vgg16_cifar] [--platforms m4,a72,m0]
                              [--fractions 0.9,0.7,0.5,0.4] [--ratio 1.5] [--time-limit 60]
                              [--solver highs|cbc] [--semantics own|poet] [--results FILE.json]
-                             [--table FILE.md] [--stop-after 300]
+                             [--table FILE.md] [--note TEXT] [--reopen] [--stop-after 300]
 
 FOLDER holds the zoo's files (see poet_mcu/pipeline/problem_file.py for the format). Every answer
 goes to the results file at once, so a run that was stopped goes on where it was; --stop-after ends
-it after so many seconds. Budgets below one operator's working set are left out. The table names
-its date and machine, best energies before (a prototype of the same formulation, and POET's own
-program with open solvers), and marks with ! what is more than 0.05 % above the better of them.
+it after so many seconds, --reopen plans again what is still open in the results. What was not
+planned yet stands as unfinished in the table. Budgets below one operator's working set are left
+out. A model's budgets are planned from the smallest, each with the plans before as starts, so more
+memory never costs more. The table names its date and machine, best energies before (a prototype of
+the same formulation, and POET's own program with open solvers), and marks with ! what is more than
+0.05 % above the better of them.
 """
 
 from __future__ import annotations
@@ -19,12 +22,22 @@ import datetime as dt
 import json
 import os
 import platform
+import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from poet_mcu.ir.schedule import Schedule
 from poet_mcu.pipeline.problem_file import poet_semantics, zoo_problem
-from poet_mcu.schedule import Problem, SolveOptions, largest_working_set, solve
+from poet_mcu.schedule import (
+    Problem,
+    Solution,
+    SolveOptions,
+    largest_working_set,
+    solve,
+)
+from poet_mcu.schedule.planner import BACKENDS, BESIDE
 
 #: model-platform, fraction -> joules of the prototype (all of them simulated plans)
 PROTOTYPE: dict[tuple[str, float], float] = {
@@ -52,6 +65,12 @@ PROTOTYPE: dict[tuple[str, float], float] = {
     ("resnet18_cifar-m0", 0.4): 125.519,
     ("bert-m4", 0.9): 95.288,
     ("bert-m4", 0.5): 97.490,
+    ("transformer-m4", 0.96): 8.614731913,
+    ("transformer-a72", 0.96): 119.424345954,
+    ("transformer-m0", 0.96): 1897.139654362,
+    ("transformer-m4", 1.0): 8.488221886,
+    ("transformer-a72", 1.0): 119.409534453,
+    ("transformer-m0", 1.0): 1896.910393207,
     ("linear-m4", 0.5): 0.000460715593,
     ("linear-a72", 0.5): 0.006599977253,
     ("linear-m0", 0.5): 0.104861702758,
@@ -78,9 +97,14 @@ POET: dict[tuple[str, float], float] = {
 TOLERANCE = 5e-4
 MODELS = "linear,vgg16_cifar,resnet18_cifar,transformer,resnet18,bert,resnet50"
 HEADINGS = (
-    "instance", "RAM", "status", "energy J", "proven J", "gap", "of the overhead", "s",
-    "recomputed, in, out", "before J", "POET's program J",
+    "instance", "RAM", "status", "energy J", "proven J", "gap", "of the overhead", "s", "CPU s",
+    "recomputed, in, out", "paging only J", "saves", "recompute only J", "saves", "before J",
+    "POET's program J",
 )  # fmt: skip
+#: switches of what others do at the same budget
+ALONE = {"paging_only": {"remat": False}, "recompute_only": {"paging": False}}
+#: of the total energy, what the paper says it saves
+PAPER_SAVING = 0.35
 
 
 def problem_of(data: dict[str, Any], fraction: float, ratio: float = 1.5) -> Problem:
@@ -88,26 +112,73 @@ def problem_of(data: dict[str, Any], fraction: float, ratio: float = 1.5) -> Pro
     return zoo_problem(data, fraction, ratio)
 
 
-def result(problem: Problem, options: SolveOptions) -> dict[str, Any]:
-    """What the table needs of one plan."""
+def cpu_s() -> float:
+    """Seconds of CPU that this process and its ended children have used."""
+    both = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def timed_solve(problem: Problem, options: SolveOptions) -> tuple[Solution, float]:
+    """A plan, and the CPU seconds it took in all processes."""
+    began_s = cpu_s()
+    found = solve(problem, options)
+    for backend in (*BACKENDS.values(), *BESIDE.values()):
+        backend.close()  # so that its seconds count
+    return found, cpu_s() - began_s
+
+
+def result(problem: Problem, options: SolveOptions) -> tuple[dict[str, Any], Solution | None]:
+    """What the table needs of one plan, and the plan."""
     need, name = largest_working_set(problem)
     if need > problem.memory_bytes:
-        return {"status": "too small", "operator": name, "need_bytes": need}
-    found = solve(problem, options)
+        return {"status": "too small", "operator": name, "need_bytes": need}, None
+    found, used_s = timed_solve(problem, options)
     facts: dict[str, Any] = {
         "status": found.status.value,
         "energy_j": found.objective_j,
         "lower_bound_j": found.lower_bound_j,
+        "base_j": problem.base_j,
         "gap": found.gap,
         "overhead_gap": found.overhead_gap,
         "solve_s": found.solve_s,
+        "cpu_s": used_s,
         "time_limit_s": options.time_limit_s,
         "solver": found.solver,
     }
     if found.metrics is not None:
         m = found.metrics
         facts |= {"recomputes": m.recomputes, "page_ins": m.page_ins, "page_outs": m.page_outs}
-    return facts
+        unused = {"paging_only": m.recomputes == 0, "recompute_only": m.page_ins == 0}
+        for key, switches in ALONE.items():
+            facts[key] = alone(problem, replace(options, **switches), found, same=unused[key])
+    return facts, found
+
+
+def alone(
+    problem: Problem, options: SolveOptions, joint: Solution, *, same: bool
+) -> dict[str, Any]:
+    """The plan with one means only; ``same``: the joint plan uses no other."""
+    if same:
+        return {"status": joint.status.value, "energy_j": joint.objective_j}
+    found, _ = timed_solve(problem, options)
+    return {"status": found.status.value, "energy_j": found.objective_j}
+
+
+def saving(facts: dict[str, Any], key: str) -> list[str]:
+    """Two cells: the energy with one means only, and what the joint plan saves of it.
+
+    '35.0 % / 2.0 %' is of the overhead and of the total; ~ where the plan with one means is not
+    proven best, * where the paper's 35 % of the total are reached.
+    """
+    other = facts.get(key)
+    if other is None or other["energy_j"] is None:
+        return ["no plan" if other and other["status"] == "infeasible" else "none found", "-"]
+    most_j, gained_j = other["energy_j"], other["energy_j"] - facts["energy_j"]
+    overhead_j = most_j - facts["base_j"]
+    about = "" if other["status"] == "optimal" else "~"
+    of_overhead = gained_j / overhead_j if overhead_j > 0 else 0.0
+    mark = " *" if gained_j >= PAPER_SAVING * most_j else ""
+    return [f"{about}{most_j:.7g}", f"{of_overhead:.1%} / {gained_j / most_j:.2%}{mark}"]
 
 
 def line(key: str, facts: dict[str, Any]) -> str:
@@ -117,8 +188,8 @@ def line(key: str, facts: dict[str, Any]) -> str:
     before = [figures.get(known) for figures in (PROTOTYPE, POET)]
     tail = ["-" if joules is None else f"{joules:.9g}" for joules in before]
     if facts.get("energy_j") is None:
-        why = facts.get("operator", "")
-        cells = [facts["status"], "-", "-", "-", "-", f"{facts.get('solve_s', 0):.1f}", why]
+        cells = [facts["status"], *["-"] * 4, f"{facts.get('solve_s', 0):.1f}"]
+        cells += ["-", facts.get("operator", "-"), *["-"] * 4]
     else:
         best = min((joules for joules in before if joules is not None), default=None)
         worse = best is not None and facts["energy_j"] > best * (1 + TOLERANCE)
@@ -130,25 +201,32 @@ def line(key: str, facts: dict[str, Any]) -> str:
             f"{100 * facts['gap']:.4f} %",
             "-" if overhead is None or overhead == float("inf") else f"{100 * overhead:.2f} %",
             f"{facts['solve_s']:.1f}",
+            f"{facts['cpu_s']:.1f}",
             f"{facts['recomputes']}, {facts['page_ins']}, {facts['page_outs']}",
+            *saving(facts, "paging_only"),
+            *saving(facts, "recompute_only"),
         ]
     return "| " + " | ".join([name, f"{100 * float(fraction):.0f} %", *cells, *tail]) + " |"
 
 
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """All results as Markdown."""
+def table(results: dict[str, dict[str, Any]], note: str = "") -> str:
+    """All results as Markdown; ``note`` is a sentence about the machine."""
     day = dt.datetime.now(tz=dt.UTC).date().isoformat()
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     lines = [
         "# POET's zoo",
         "",
         f"{day}, {machine}, Python {platform.python_version()}; made by tools/poet_zoo.py.",
-        "Activations alone, deadline 1.5 times the compute time, every energy simulated.",
+        *([note] if note else []),
+        "Activations alone, deadline 1.5 times the compute time, every energy simulated. Savings:",
+        "of the overhead / of the total energy of the plan with one means only at the same budget;",
+        "~: that plan is not proven best; *: 35 % of the total or more; !: more than 0.05 % above",
+        "the best figure before. CPU s: of all processes together.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "|" + "---|" * len(HEADINGS),
     ]
-    return "\n".join(lines + [line(key, results[key]) for key in sorted(results)]) + "\n"
+    return "\n".join(lines + [line(key, results[key]) for key in results]) + "\n"
 
 
 def load(path: Path) -> dict[str, dict[str, Any]]:
@@ -160,12 +238,12 @@ def load(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def jobs(given: argparse.Namespace) -> list[tuple[str, Path, float]]:
-    """(key, file, fraction) of everything asked for, cheapest models first."""
+    """(key, file, fraction) of everything asked for, cheapest models first, budgets rising."""
     return [
         (f"{model}-{chip} {fraction:g}", given.folder / f"{model}-{chip}.json", fraction)
         for model in given.models.split(",")
         for chip in given.platforms.split(",")
-        for fraction in map(float, given.fractions.split(","))
+        for fraction in sorted(map(float, given.fractions.split(",")))
     ]
 
 
@@ -173,15 +251,23 @@ def main() -> None:
     given = arguments()
     options = SolveOptions(solver=given.solver, time_limit_s=given.time_limit)
     results, began_s = load(given.results), time.monotonic()
+    plans: dict[Path, list[Schedule]] = {}
     for key, path, fraction in jobs(given):
-        if key in results or time.monotonic() - began_s > given.stop_after:
+        known = results.get(key)
+        again = given.reopen and known is not None and known["status"] == "feasible"
+        late = time.monotonic() - began_s > given.stop_after
+        if late or (known is not None and not again):
             continue
         problem = problem_of(json.loads(path.read_text(encoding="utf-8")), fraction, given.ratio)
         problem = poet_semantics(problem) if given.semantics == "poet" else problem
-        results[key] = result(problem, options)
+        starts = plans.setdefault(path, [])
+        results[key], found = result(problem, replace(options, starts=tuple(starts)))
+        starts += [found.schedule] if found is not None and found.schedule is not None else []
         given.results.write_text(json.dumps(results, indent=1, sort_keys=True), encoding="utf-8")
         print(line(key, results[key]), flush=True)
-    given.table.write_text(table(results), encoding="utf-8")
+    asked = [key for key, _, _ in jobs(given)]
+    rows = {key: results.get(key, {"status": "unfinished"}) for key in (*asked, *results)}
+    given.table.write_text(table(rows, given.note), encoding="utf-8")
 
 
 def arguments() -> argparse.Namespace:
@@ -196,6 +282,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--semantics", choices=("own", "poet"), default="own")
     parser.add_argument("--results", type=Path, default=Path("zoo.json"))
     parser.add_argument("--table", type=Path, default=Path("zoo.md"))
+    parser.add_argument("--note", default="", help="a sentence about the machine, for the table")
+    parser.add_argument("--reopen", action="store_true")
     parser.add_argument("--stop-after", type=float, default=float("inf"))
     return parser.parse_args()
 

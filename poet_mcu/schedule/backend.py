@@ -71,3 +71,6 @@ class Backend(Protocol):
 
     def cancel(self) -> None:
         """End the solve that runs in another thread; it returns what it has found so far."""
+
+    def close(self) -> None:
+        """End what is kept from solve to solve; the next solve starts it again."""

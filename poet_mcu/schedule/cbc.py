@@ -53,6 +53,9 @@ class Cbc:
         if running is not None:
             running.kill()
 
+    def close(self) -> None:
+        """See ``Backend.close``; every solve has a process of its own."""
+
     def solve(
         self,
         model: pulp.LpProblem,

@@ -19,8 +19,10 @@ import pulp
 
 from poet_mcu.schedule.backend import Answer, Limits, SolveStatus, Watcher
 
-#: the solver's own limit ends this much before the kill
+#: the solver's own limit ends this much before ours, and the kill comes at most as much behind it
 GRACE_S = 1.0
+#: behind a short limit it comes sooner, but on a busy machine a new worker costs more than waiting
+LATE = 0.3
 #: module that serves the solves
 WORKER = "poet_mcu.schedule.worker"
 #: smaller models are solved without presolve: as fast there, and presolve has bugs (``worker.run``)
@@ -160,7 +162,8 @@ class Highs:
             "mip_abs_gap": limits.abs_gap,
         }
         with self._lock:
-            return self._run(arrays.names, job, began_s + limits.time_s, watch)
+            late_s = min(GRACE_S, LATE * limits.time_s)
+            return self._run(arrays.names, job, began_s + limits.time_s + late_s, watch)
 
     def _run(
         self, names: tuple[str, ...], job: dict[str, Any], until_s: float, watch: Watcher | None

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pulp
 
-from poet_mcu.ir.schedule import Schedule
+from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus, Watcher
 from poet_mcu.schedule.baselines import free_early, page_all, recompute_all
 from poet_mcu.schedule.bounds import largest_working_set
@@ -58,7 +58,8 @@ class SolveOptions:
     """``forward_recompute`` lets large graphs recompute inside the forward part too.
 
     Graphs of up to ``EXACT_SLOTS`` slots always may. ``time_limit_s`` is wall clock for the whole
-    call. Ctrl-C ends it too, with the best plan so far when there is one.
+    call. Ctrl-C ends it too, with the best plan so far when there is one. ``starts`` are plans of
+    the same ops to begin with (of a smaller budget, say); those that do not fit are left out.
     """
 
     paging: bool = True
@@ -67,6 +68,7 @@ class SolveOptions:
     time_limit_s: float = 60.0
     forward_recompute: bool = False
     progress: Callable[[Progress], None] | None = None
+    starts: tuple[Schedule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,13 @@ def feasible_baselines(problem: Problem, options: SolveOptions) -> list[Plan]:
         plans.append(Plan(schedule, simulate(problem, schedule)))
     good = [plan for plan in plans if fits(problem, plan.metrics)]
     return sorted(good, key=lambda plan: plan.metrics.energy_j)
+
+
+def allowed(options: SolveOptions, schedule: Schedule) -> bool:
+    """Whether ``schedule`` keeps to what may be used."""
+    paged = any(action.kind is ActionKind.PAGE_IN for action in schedule.actions)
+    again = any(action.recompute for action in schedule.actions)
+    return (options.paging or not paged) and (options.remat or not again)
 
 
 def full_layout(problem: Problem, options: SolveOptions) -> tuple[Layout, bool]:
@@ -176,6 +185,9 @@ class _Search:
             return self.solution(SolveStatus.INFEASIBLE)
         for plan in feasible_baselines(self.problem, self.options):
             self.offer(plan.schedule)
+        for schedule in self.options.starts:
+            if allowed(self.options, schedule):
+                self.offer(schedule)
         if self.best is not None and self.best.metrics.energy_j <= self.problem.floor_j * (
             1 + 1e-12
         ):

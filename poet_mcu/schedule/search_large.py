@@ -60,7 +60,8 @@ class LargeSearch:
 
         Ctrl-C ends the search early when there is a plan.
         """
-        self.attempt(slots, set())  # paging alone: small, and often near the best
+        if self.paging:
+            self.attempt(slots, set())  # small, and often near the best
         form = formulate(self.problem, slots, Switches(self.paging))
         chosen = self.relaxed(slots, form)
         if not self.near():
