@@ -18,11 +18,13 @@ from typing import Any
 import pulp
 
 from poet_mcu.schedule.backend import Answer, Limits, SolveStatus, Watcher
+from poet_mcu.schedule.wire import to_line
 
-#: the solver's own limit ends this much before ours, and the kill comes at most as much behind it
+#: the solver's own limit ends this much before ours
 GRACE_S = 1.0
-#: behind a short limit it comes sooner, but on a busy machine a new worker costs more than waiting
-LATE = 0.3
+#: the kill comes so many seconds behind ours, or this share of it if that is sooner: on a busy
+#: machine a new worker costs more than a moment of waiting
+LATE_S, LATE = 1.0, 0.3
 #: module that serves the solves
 WORKER = "poet_mcu.schedule.worker"
 #: smaller models are solved without presolve: as fast there, and presolve has bugs (``worker.run``)
@@ -152,6 +154,8 @@ class Highs:
         known = start or {}
         job["point"] = [(k, known[name]) for k, name in enumerate(arrays.names) if name in known]
         left_s = limits.time_s - (time.monotonic() - began_s)
+        if left_s <= 0.0:
+            return Answer(SolveStatus.TIMEOUT, None, None, None, "no time left for the solver")
         job["options"] = {
             "log_to_console": False,
             "presolve": "off" if len(job["value"]) <= PRESOLVE_NONZEROS else "on",
@@ -162,7 +166,7 @@ class Highs:
             "mip_abs_gap": limits.abs_gap,
         }
         with self._lock:
-            late_s = min(GRACE_S, LATE * limits.time_s)
+            late_s = min(LATE_S, LATE * limits.time_s)
             return self._run(arrays.names, job, began_s + limits.time_s + late_s, watch)
 
     def _run(
@@ -174,7 +178,7 @@ class Highs:
         child, best = self._child, _Best(names, watch)
         try:
             if child.process.stdin is not None:
-                child.process.stdin.write(json.dumps(job) + "\n")
+                child.process.stdin.write(to_line(job))
                 child.process.stdin.flush()
             while not best.done:
                 line = child.lines.get(timeout=max(until_s - time.monotonic(), 0.001))

@@ -75,11 +75,11 @@ def latest(slots: Layout, depth: int) -> set[Slot]:
 
 
 def window(slots: Layout, number: int, count: int) -> set[Slot]:
-    """All optional slots of about ``count`` in neighbouring stages, whole stages only.
+    """About ``count`` optional slots, all of neighbouring stages.
 
-    Windows of successive ``number`` spread evenly over the stages.
+    Windows of successive ``number`` spread evenly over the stages; the last ones are shorter.
     """
     optional = [slot for slot in slots.slots if not slot.base]
-    first = int(number * GOLDEN % 1.0 * max(len(optional) - count, 0) + 0.5)
+    first = 0 if count >= len(optional) else int(number * GOLDEN % 1.0 * len(optional))
     stages = {slot.stage for slot in optional[first : first + count]}
     return {slot for slot in optional if slot.stage in stages}

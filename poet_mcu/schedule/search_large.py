@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Generic, Self, TypeVar
 
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus
@@ -22,6 +23,8 @@ from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import Layout, Slot
 
+T = TypeVar("T")
+
 #: seconds of one sub-problem, at least and at most, and the share of the time left between them
 LEAST_S, MOST_S, SHARE = 3.0, 15.0, 0.1
 #: candidates per stage in the first neighbourhood where there is no LP to choose them
@@ -30,8 +33,59 @@ DEPTH = 8
 WINDOW_SLOTS, GROWTH = 300, 1.5
 #: without a process beside it the loop leaves this share of the time to the full program
 FULL_SHARE = 0.4
+#: how a solve ends that leaves nothing to find
+PROVEN = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+#: seconds between two looks at the second thread
+POLL_S = 0.05
 #: sub-problems end at this part of the gaps that end the search
 FINER = 0.1
+
+
+class Beside(Generic[T]):
+    """Work in a second thread, which waits for a solver's process; cancelled at the end."""
+
+    def __init__(self, work: Callable[[], T], backend: Backend) -> None:
+        self.result: T | None = None
+        self._fault: BaseException | None = None
+        self._work = work
+        self._backend = backend
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.result = self._work()
+        except BaseException as fault:  # noqa: BLE001 - raised again in the first thread
+            self._fault = fault
+
+    @property
+    def alive(self) -> bool:
+        """Whether the work goes on."""
+        return self._thread.is_alive()
+
+    def wait(self, left_s: Callable[[], float], enough: Callable[[], bool]) -> None:
+        """Until the work is done or not needed any more."""
+        while self.alive and left_s() > 0 and not enough():
+            self._thread.join(POLL_S)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self.alive:  # the solve may not have begun when it is asked to end
+            self._backend.cancel()
+            self._thread.join(POLL_S)
+        if self._fault is not None:
+            raise self._fault
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """The full program, the slots that its relaxation runs, and the seconds that took."""
+
+    form: Formulation
+    chosen: set[Slot]
+    spent_s: float
 
 
 @dataclass(slots=True)
@@ -54,66 +108,81 @@ class LargeSearch:
     bound: Callable[[float], None]
     near: Callable[[], bool]
     proven_none: bool = field(default=False, init=False)
+    windows: int = field(default=0, init=False)
 
     def run(self, slots: Layout) -> SolveStatus:
-        """Search over ``slots``. INFEASIBLE only when the full program is proven to be.
-
-        Ctrl-C ends the search early when there is a plan.
-        """
+        """Search over ``slots``. INFEASIBLE only when the full program is proven to be."""
         if self.paging:
             self.attempt(slots, set())  # small, and often near the best
-        form = formulate(self.problem, slots, Switches(self.paging))
-        chosen = self.relaxed(slots, form)
+        relaxed = self.relaxation(slots)
+        chosen = latest(slots, DEPTH) if relaxed is None else relaxed.chosen
         if not self.near():
             self.attempt(slots, chosen | used(slots, self.best()), pin=True)
         if not self.near():
-            self.beside_or_after(slots, form, chosen)
+            self.full(slots, chosen, relaxed)
         if self.proven_none and self.best() is None:
             return SolveStatus.INFEASIBLE
         if self.near():
             return SolveStatus.OPTIMAL
         return SolveStatus.TIMEOUT if self.best() is None else SolveStatus.FEASIBLE
 
-    def relaxed(self, slots: Layout, form: Formulation) -> set[Slot]:
-        """The bound of the LP relaxation, and the slots that it runs."""
-        lp = self.backend.solve(form.model, Limits(max(self.left_s(), 0.1)), relax=True)
-        if lp.status is not SolveStatus.OPTIMAL or lp.values is None:
-            return latest(slots, DEPTH)
-        self.note(form, lp)
-        return support(slots, form, lp.values)
+    def relaxation(self, slots: Layout) -> Relaxed | None:
+        """The full program relaxed, with neighbourhoods beside it; None when time was short."""
+        if self.beside is None:
+            return self.relax(self.backend, slots)
+        beside = self.beside
+        with Beside(lambda: self.relax(beside, slots), beside) as running:
+            near_stages = latest(slots, DEPTH)
+            self.neighbourhoods(slots, near_stages, lambda: not running.alive)
+            running.wait(self.left_s, self.near)
+        return running.result
+
+    def relax(self, backend: Backend, slots: Layout) -> Relaxed | None:
+        """The bound of the LP relaxation, and the slots that it runs; None when time was short."""
+        began_s = time.monotonic()
+        form = formulate(self.problem, slots, Switches(self.paging))
+        lp = backend.solve(form.model, Limits(max(self.left_s(), 0.1)), relax=True)
+        if lp.status in (SolveStatus.TIMEOUT, SolveStatus.FEASIBLE):
+            return None
+        found = latest(slots, DEPTH)
+        if lp.status is SolveStatus.OPTIMAL and lp.values is not None:
+            self.note(form, lp)
+            found = support(slots, form, lp.values)
+        return Relaxed(form, found, time.monotonic() - began_s)
 
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
         if answer.bound is not None:
             self.bound(form.offset + answer.bound / form.scale)
 
-    def beside_or_after(self, slots: Layout, form: Formulation, chosen: set[Slot]) -> None:
-        """Neighbourhoods, and the full program in a second process or behind them."""
-        if self.beside is None:
-            reserve_s = FULL_SHARE * self.left_s()
+    def full(self, slots: Layout, chosen: set[Slot], relaxed: Relaxed | None) -> None:
+        """Neighbourhoods, and the full program in a second process or behind them.
+
+        It begins with the relaxation, so it is left out where there is no time for that again.
+        """
+        hopeless = relaxed is None or relaxed.spent_s > self.left_s()
+        if relaxed is None or hopeless or self.beside is None:
+            reserve_s = 0.0 if hopeless else FULL_SHARE * self.left_s()
             self.neighbourhoods(slots, chosen, lambda: self.left_s() <= reserve_s)
-            if not self.near():
-                self.take(slots, form, self.prove(self.backend, slots, form))
+            if relaxed is not None and not (hopeless or self.near()):
+                self.take(slots, relaxed.form, self.prove(self.backend, slots, relaxed.form))
             return
-        found: list[Answer] = []
-        beside = self.beside
+        beside, form = self.beside, relaxed.form
 
-        def work() -> None:
-            found.append(self.prove(beside, slots, form))
-            self.backend.cancel()
+        def work() -> Answer:
+            answer = self.prove(beside, slots, form)
+            if answer.status in PROVEN:
+                self.backend.cancel()
+            return answer
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        try:
-            self.neighbourhoods(slots, chosen, lambda: not thread.is_alive())
-            while thread.is_alive() and not self.near() and self.left_s() > 0:
-                thread.join(0.1)
-        finally:
-            while thread.is_alive():  # it may not have begun when it is asked to end
-                beside.cancel()
-                thread.join(0.1)
-            for answer in found:
-                self.take(slots, form, answer)
+        def over() -> bool:
+            return running.result is not None and running.result.status in PROVEN
+
+        with Beside(work, beside) as running:
+            self.neighbourhoods(slots, chosen, over)
+            running.wait(self.left_s, self.near)
+        if running.result is not None:
+            self.take(slots, form, running.result)
 
     def prove(self, backend: Backend, slots: Layout, form: Formulation) -> Answer:
         """The full program from the best plan."""
@@ -143,14 +212,15 @@ class LargeSearch:
         A window that is solved well within its time makes the next ones larger, one that is not
         solved makes them smaller.
         """
-        self.attempt(slots, chosen | used(slots, self.best()), near_best=True)
-        if not (over() or self.near()):
-            self.attempt(slots, chosen | used(slots, self.best()))
+        for near_best in (True, False):
+            if not (over() or self.near()):
+                self.attempt(slots, chosen | used(slots, self.best()), near_best=near_best)
         total = sum(not slot.base for slot in slots.slots)
-        count, number = WINDOW_SLOTS, 0
+        count = WINDOW_SLOTS
         while not (over() or self.near() or self.left_s() < LEAST_S):
+            self.windows += 1
             began_s, given_s = time.monotonic(), self.share_s()
-            inside = window(slots, number, count)
+            inside = window(slots, self.windows, count)
             solved = self.attempt(slots, inside | used(slots, self.best()))
             if solved and len(inside) >= total:
                 return
@@ -158,7 +228,6 @@ class LargeSearch:
                 count = min(int(GROWTH * count), total)
             elif not solved:
                 count = max(int(count / GROWTH), 1)
-            number += 1
 
     def share_s(self) -> float:
         """Seconds for the next sub-problem."""
@@ -191,4 +260,4 @@ class LargeSearch:
         answer = self.backend.solve(form.model, limits, fixed=fixed, start=start)
         if answer.values is not None:
             self.offer(decode(small, form.decisions(answer.values)))
-        return answer.status in (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
+        return answer.status in PROVEN

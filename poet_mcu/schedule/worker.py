@@ -1,4 +1,4 @@
-"""The process that runs HiGHS: reads one job a line on stdin, answers in JSON lines on stdout.
+"""The process that runs HiGHS: jobs on stdin (``wire.py``), answers in JSON lines on stdout.
 
 It is a process of its own so that it can be killed: HiGHS once overran its limit by ten minutes.
 """
@@ -14,6 +14,8 @@ from typing import Any, TextIO
 
 import highspy
 import numpy as np
+
+from poet_mcu.schedule.wire import from_line
 
 #: seconds between two progress lines
 PERIOD_S = 0.25
@@ -34,7 +36,7 @@ _ENDS = {
 class _Reporter:
     """Sends incumbents at once and bounds now and then."""
 
-    def __init__(self, out: TextIO, cost: list[float]) -> None:
+    def __init__(self, out: TextIO, cost: Any) -> None:
         self.out = out
         self.cost = cost
         self.sent_s = 0.0
@@ -69,15 +71,15 @@ def load(job: dict[str, Any]) -> Any:
         solver.setOptionValue(key, value)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(job["cost"]), len(job["row_lower"])
-    lp.col_cost_ = np.array(job["cost"], dtype=np.float64)
-    lp.col_lower_ = np.array(job["lower"], dtype=np.float64)
-    lp.col_upper_ = np.array(job["upper"], dtype=np.float64)
-    lp.row_lower_ = np.array(job["row_lower"], dtype=np.float64)
-    lp.row_upper_ = np.array(job["row_upper"], dtype=np.float64)
+    lp.col_cost_ = job["cost"]
+    lp.col_lower_ = job["lower"]
+    lp.col_upper_ = job["upper"]
+    lp.row_lower_ = job["row_lower"]
+    lp.row_upper_ = job["row_upper"]
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.array(job["start"], dtype=np.int32)
-    lp.a_matrix_.index_ = np.array(job["index"], dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(job["value"], dtype=np.float64)
+    lp.a_matrix_.start_ = job["start"]
+    lp.a_matrix_.index_ = job["index"]
+    lp.a_matrix_.value_ = job["value"]
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     lp.integrality_ = [kinds[int(flag)] for flag in job["integer"]]
     solver.passModel(lp)
@@ -98,14 +100,14 @@ def run(job: dict[str, Any], reporter: _Reporter) -> Any:
     began_s = time.monotonic()
     solver = load(job)
     reporter.doubtful = False
-    if any(job["integer"]):
+    if job["integer"].any():
         solver.setCallback(reporter.on_event, None)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipLogging)
         solver.startCallback(highspy.cb.HighsCallbackType.kCallbackLogging)
     solver.run()
     plain = job["options"]["presolve"] == "off" and not job["point"]
-    if plain or not any(job["integer"]) or credible(solver, job, reporter):
+    if plain or not job["integer"].any() or credible(solver, job, reporter):
         return solver
     left_s = job["options"]["time_limit"] - (time.monotonic() - began_s)
     options = {**job["options"], "time_limit": max(left_s, 0.01), "presolve": "off"}
@@ -140,7 +142,7 @@ def answer(job: dict[str, Any], reporter: _Reporter) -> None:
         detail=solver.modelStatusToString(status),
         values=None if objective is None else [float(x) for x in solver.getSolution().col_value],
         objective=objective,
-        bound=_bound(solver.getInfo(), mip=any(job["integer"]), solved=done == "optimal"),
+        bound=_bound(solver.getInfo(), mip=bool(job["integer"].any()), solved=done == "optimal"),
     )
 
 
@@ -156,7 +158,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
-        job = json.loads(line)
+        job = from_line(line)
         answer(job, _Reporter(out, job["cost"]))
 
 
