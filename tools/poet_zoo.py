@@ -2,8 +2,9 @@
 
     python tools/poet_zoo.py FOLDER [--models linear,vgg16_cifar] [--platforms m4,a72,m0]
                              [--fractions 0.9,0.7,0.5,0.4] [--ratio 1.5] [--time-limit 60]
-                             [--solver highs|cbc] [--semantics own|poet] [--results FILE.json]
-                             [--table FILE.md] [--note TEXT] [--reopen] [--stop-after 300]
+                             [--alone-time-limit 15] [--solver highs|cbc] [--semantics own|poet]
+                             [--results FILE.json] [--table FILE.md] [--note TEXT] [--reopen]
+                             [--stop-after 300]
 
 FOLDER holds the zoo's files (see poet_mcu/pipeline/problem_file.py for the format). Every answer
 goes to the results file at once, so a run that was stopped goes on where it was; --stop-after ends
@@ -127,8 +128,10 @@ def timed_solve(problem: Problem, options: SolveOptions) -> tuple[Solution, floa
     return found, cpu_s() - began_s
 
 
-def result(problem: Problem, options: SolveOptions) -> tuple[dict[str, Any], Solution | None]:
-    """What the table needs of one plan, and the plan."""
+def result(
+    problem: Problem, options: SolveOptions, alone_limit_s: float
+) -> tuple[dict[str, Any], Solution | None]:
+    """What the table needs of one plan, and the plan; ``alone_limit_s`` for each of ``ALONE``."""
     need, name = largest_working_set(problem)
     if need > problem.memory_bytes:
         return {"status": "too small", "operator": name, "need_bytes": need}, None
@@ -149,8 +152,9 @@ def result(problem: Problem, options: SolveOptions) -> tuple[dict[str, Any], Sol
         m = found.metrics
         facts |= {"recomputes": m.recomputes, "page_ins": m.page_ins, "page_outs": m.page_outs}
         unused = {"paging_only": m.recomputes == 0, "recompute_only": m.page_ins == 0}
+        single = replace(options, time_limit_s=alone_limit_s)
         for key, switches in ALONE.items():
-            facts[key] = alone(problem, replace(options, **switches), found, same=unused[key])
+            facts[key] = alone(problem, replace(single, **switches), found, same=unused[key])
     return facts, found
 
 
@@ -171,8 +175,10 @@ def saving(facts: dict[str, Any], key: str) -> list[str]:
     proven best, * where the paper's 35 % of the total are reached.
     """
     other = facts.get(key)
-    if other is None or other["energy_j"] is None:
-        return ["no plan" if other and other["status"] == "infeasible" else "none found", "-"]
+    if other is None:
+        return ["-", "-"]
+    if other["energy_j"] is None:
+        return ["no plan" if other["status"] == "infeasible" else "none found", "-"]
     most_j, gained_j = other["energy_j"], other["energy_j"] - facts["energy_j"]
     overhead_j = most_j - facts["base_j"]
     about = "" if other["status"] == "optimal" else "~"
@@ -201,7 +207,7 @@ def line(key: str, facts: dict[str, Any]) -> str:
             f"{100 * facts['gap']:.4f} %",
             "-" if overhead is None or overhead == float("inf") else f"{100 * overhead:.2f} %",
             f"{facts['solve_s']:.1f}",
-            f"{facts['cpu_s']:.1f}",
+            f"{facts['cpu_s']:.1f}" if "cpu_s" in facts else "-",
             f"{facts['recomputes']}, {facts['page_ins']}, {facts['page_outs']}",
             *saving(facts, "paging_only"),
             *saving(facts, "recompute_only"),
@@ -261,7 +267,9 @@ def main() -> None:
         problem = problem_of(json.loads(path.read_text(encoding="utf-8")), fraction, given.ratio)
         problem = poet_semantics(problem) if given.semantics == "poet" else problem
         starts = plans.setdefault(path, [])
-        results[key], found = result(problem, replace(options, starts=tuple(starts)))
+        results[key], found = result(
+            problem, replace(options, starts=tuple(starts)), given.alone_time_limit
+        )
         starts += [found.schedule] if found is not None and found.schedule is not None else []
         given.results.write_text(json.dumps(results, indent=1, sort_keys=True), encoding="utf-8")
         print(line(key, results[key]), flush=True)
@@ -278,6 +286,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fractions", default="0.9,0.7,0.5,0.4")
     parser.add_argument("--ratio", type=float, default=1.5)
     parser.add_argument("--time-limit", type=float, default=60.0)
+    parser.add_argument("--alone-time-limit", type=float, default=15.0)
     parser.add_argument("--solver", choices=("highs", "cbc"), default="highs")
     parser.add_argument("--semantics", choices=("own", "poet"), default="own")
     parser.add_argument("--results", type=Path, default=Path("zoo.json"))

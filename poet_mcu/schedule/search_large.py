@@ -112,8 +112,9 @@ class LargeSearch:
 
     def run(self, slots: Layout) -> SolveStatus:
         """Search over ``slots``. INFEASIBLE only when the full program is proven to be."""
-        if self.paging:
-            self.attempt(slots, set())  # small, and often near the best
+        if self.paging:  # one means alone: small, and often near the best
+            self.attempt(slots, set())
+            self.attempt(slots, latest(slots, DEPTH), pin=True, paging=False)
         relaxed = self.relaxation(slots)
         chosen = latest(slots, DEPTH) if relaxed is None else relaxed.chosen
         if not self.near():
@@ -240,14 +241,15 @@ class LargeSearch:
         *,
         pin: bool = False,
         near_best: bool = False,
+        paging: bool = True,
     ) -> bool:
         """Solve with ``chosen`` as the only optional slots; whether it was solved to its gap.
 
         ``pin`` fixes what the small program's own relaxation leaves integral (RENS), ``near_best``
-        where that and the best plan agree (RINS).
+        where that and the best plan agree (RINS). Without ``paging`` nothing is paged.
         """
         small = restrict(slots, chosen)
-        form = formulate(self.problem, small, Switches(self.paging))
+        form = formulate(self.problem, small, Switches(self.paging and paging))
         start = self.start(small, form)
         limits = Limits(self.share_s(), *(FINER * gap for gap in self.gaps))
         fixed: dict[str, float] = {}

@@ -180,10 +180,12 @@ def compare(problem, **switches):
     return found.objective_j, expected
 
 
+# one operator more makes the exhaustive search several times as long
+@pytest.mark.parametrize("ops", [4, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("block", range(4))
-def test_homes_on_the_card_equal_exhaustive_search(block):
+def test_homes_on_the_card_equal_exhaustive_search(block, ops):
     pairs = [
-        compare(random_bus_problem(seed, 5, overlap=False))
+        compare(random_bus_problem(seed, ops, overlap=False))
         for seed in range(40 * block, 40 * block + 40)
     ]
     known = [pair for pair in pairs if pair is not None]
@@ -191,7 +193,9 @@ def test_homes_on_the_card_equal_exhaustive_search(block):
     assert all(found == pytest.approx(best, rel=1e-6) for found, best in known)
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3]
+)
 def test_overlap_equals_exhaustive_search(block):
     pairs = [compare(random_bus_problem(seed)) for seed in range(10 * block, 10 * block + 10)]
     known = [pair for pair in pairs if pair is not None]
@@ -243,6 +247,8 @@ def test_shortest_deadline_with_overlap_is_reached_by_a_plan(ops):
     """By three operators by default: one problem of four keeps the search for minutes."""
     reached = 0
     for seed in range(700, 718):
+        if (seed, ops) == (708, 3):  # two homes, one of them written: as long as all others
+            continue
         problem = replace(random_bus_problem(seed, ops), max_write_bytes=None)
         fastest_s = shortest_deadline(problem)
         best = BusOracle(replace(problem, deadline_s=None)).least("seconds")
