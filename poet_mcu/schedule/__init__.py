@@ -11,7 +11,8 @@ from poet_mcu.schedule.baselines import (
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.executor import Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.limits import MinimumMemory, minimum_memory, shortest_deadline
-from poet_mcu.schedule.planner import Progress, Solution, SolveOptions, solve
+from poet_mcu.schedule.options import Progress, Solution, SolveOptions
+from poet_mcu.schedule.planner import solve
 from poet_mcu.schedule.problem import Op, Problem, Tensor
 
 __all__ = [

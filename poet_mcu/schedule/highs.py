@@ -214,6 +214,8 @@ class _Best:
         """Note one line of the worker."""
         if message["kind"] == "restart":  # points stay, they are checked; bounds do not
             self.bound = None
+            if self.watch is not None:
+                self.watch(self.objective, -math.inf)
             return
         bound = message.get("bound")
         if bound is not None and math.isfinite(bound):

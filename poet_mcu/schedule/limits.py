@@ -14,9 +14,9 @@ from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.decode import decode, prune, visits_of
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, fits, simulate
 from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate, grain_bytes
+from poet_mcu.schedule.options import SolveOptions
 from poet_mcu.schedule.planner import (
     BACKENDS,
-    SolveOptions,
     feasible_baselines,
     full_layout,
     proven_infeasible,

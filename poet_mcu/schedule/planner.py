@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pulp
 
@@ -20,6 +19,7 @@ from poet_mcu.schedule.decode import decode
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, check_budget, fits, simulate
 from poet_mcu.schedule.highs import Highs
 from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
+from poet_mcu.schedule.options import Progress, Solution, SolveOptions
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.search_bus import BusSearch
 from poet_mcu.schedule.search_large import LargeSearch
@@ -30,7 +30,8 @@ from poet_mcu.schedule.touch import Layout, layout
 EXACT_SLOTS = 1500
 #: up to so many slots (with two runs of every candidate a stage) recomputes may descend once
 DESCENT_SLOTS = 300
-#: up to so many slots a second solve picks one of equally good plans
+#: up to so many slots the full program is solved alone, and a second solve picks one of equally
+#: good plans; beyond, neighbourhoods run beside it
 STABLE_SLOTS = 600
 #: gaps of exact solves, relative and absolute, in the model's numbers
 REL_GAP = 1e-9
@@ -44,52 +45,8 @@ CLOSE_GAP = 1e-6
 CLOSED_GAP = 1e-8
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a running solve stands; ``objective_j`` is None while there is no plan."""
-
-    elapsed_s: float
-    objective_j: float | None
-    lower_bound_j: float
-
-
-@dataclass(frozen=True, slots=True)
-class SolveOptions:
-    """``forward_recompute`` lets large graphs recompute inside the forward part too.
-
-    Graphs of up to ``EXACT_SLOTS`` slots always may. ``time_limit_s`` is wall clock for the whole
-    call. Ctrl-C ends it too, with the best plan so far when there is one. ``starts`` are plans of
-    the same ops to begin with (of a smaller budget, say); those that do not fit are left out.
-    """
-
-    paging: bool = True
-    remat: bool = True
-    solver: Literal["highs", "cbc"] = "highs"
-    time_limit_s: float = 60.0
-    forward_recompute: bool = False
-    progress: Callable[[Progress], None] | None = None
-    starts: tuple[Schedule, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """A plan and how good it is. Joules are totals of a step: base energy plus overhead.
-
-    ``objective_j`` is the simulated energy of ``schedule``. ``gap`` is relative to the total,
-    ``overhead_gap`` to the proven overhead (infinite when none is proven).
-    """
-
-    status: SolveStatus
-    schedule: Schedule | None
-    metrics: Metrics | None
-    objective_j: float | None
-    lower_bound_j: float
-    gap: float | None
-    overhead_gap: float | None
-    solve_s: float
-    solver: str
-
-
+#: the answer of a full program that was stopped before it had one
+LATE = Answer(SolveStatus.TIMEOUT, None, None, None, "stopped")
 #: one of each for the whole process: HiGHS keeps its worker
 BACKENDS: dict[str, Backend] = {"highs": Highs(), "cbc": Cbc()}
 #: the same for the full program that runs beside the search
@@ -174,6 +131,7 @@ class _Search:
         self.began_s = time.monotonic()
         self.best: Plan | None = None
         self.lower_j = problem.floor_j
+        self.claimed_j = -math.inf
         self.exact = True
 
     @property
@@ -221,10 +179,7 @@ class _Search:
 
     def done(self) -> bool:
         """Whether the best plan is as good as the size of the graph asks for."""
-        if self.best is None or not self.exact:
-            return self.near()
-        energy_j = self.best.metrics.energy_j
-        return energy_j - self.lower_j <= CLOSED_GAP * energy_j
+        return self.closed() if self.exact else self.near()
 
     def offer(self, schedule: Schedule) -> bool:
         """Keep ``schedule`` when it is valid, fits and is better; whether it fits."""
@@ -242,30 +197,52 @@ class _Search:
         if not self.exact:
             return self.search_large(slots)
         form = formulate(self.problem, slots, Switches(paging=self.options.paging))
-        answer = self.backend.solve(
-            form.model,
-            Limits(self.left_s, REL_GAP, ABS_GAP),
-            start=self.start(slots, form),
-            watch=self.watcher(form),
-        )
+        start, watch = self.start(slots, form), self.watcher(form)
+
+        def prove(backend: Backend) -> Answer:
+            limits = Limits(self.left_s, REL_GAP, ABS_GAP)
+            return backend.solve(form.model, limits, start=start, watch=watch)
+
+        if len(slots.slots) <= STABLE_SLOTS or self.beside is None:
+            answer = prove(self.backend)
+        else:
+            answer = self.large(self.closed).alongside(slots, prove) or LATE
         self.note(form, answer)
         if answer.values is None:
             return answer.status
         schedule = decode(slots, form.decisions(answer.values))
         if not self.offer(schedule):
             return self.repair(slots, schedule)
+        self.prefer(schedule)
         if answer.status is SolveStatus.OPTIMAL and len(slots.slots) <= STABLE_SLOTS:
             self.stabilise(slots, form, answer)
         return answer.status
 
     def search_large(self, slots: Layout) -> SolveStatus:
         """Neighbourhoods of plans, beside them the full program."""
-        large = LargeSearch(
+        return self.large(self.near).run(slots)
+
+    def large(self, near: Callable[[], bool]) -> LargeSearch:
+        """The search by neighbourhoods, which ends when ``near``."""
+        return LargeSearch(
             self.problem, self.backend, self.beside, self.options.paging,
             (OVERHEAD_GAP, CLOSE_GAP * SCALE), lambda: self.left_s, self.offer,
-            lambda: None if self.best is None else self.best.schedule, self.bound, self.near,
+            lambda: None if self.best is None else self.best.schedule, self.bound,
+            self.claim, near,
         )  # fmt: skip
-        return large.run(slots)
+
+    def closed(self) -> bool:
+        """Whether the best plan is proven best."""
+        if self.best is None:
+            return False
+        energy_j = self.best.metrics.energy_j
+        return energy_j - self.known_j <= CLOSED_GAP * energy_j
+
+    def prefer(self, schedule: Schedule) -> None:
+        """Keep the full program's plan of two as good: the same in each run."""
+        metrics = simulate(self.problem, schedule)
+        if self.best is None or metrics.energy_j <= self.best.metrics.energy_j * (1 + REL_GAP):
+            self.best = Plan(schedule, metrics)
 
     def bound(self, joules: float) -> None:
         """Keep a proven bound."""
@@ -273,13 +250,24 @@ class _Search:
             self.lower_j = max(self.lower_j, joules)
             self.tell()
 
+    def claim(self, joules: float) -> None:
+        """Take the bound of a running solve, which may take it back (``worker.run``)."""
+        with self.lock:
+            self.claimed_j = joules
+            self.tell()
+
+    @property
+    def known_j(self) -> float:
+        """The best bound, that of a running solve included."""
+        return max(self.lower_j, self.claimed_j)
+
     def near(self) -> bool:
         """Whether the best plan is within the gaps that end the search of a large graph."""
         if self.best is None:
             return False
         energy_j = self.best.metrics.energy_j
-        gap_j = energy_j - self.lower_j
-        share = gap_j / max(self.lower_j - self.problem.base_j, 1e-300)
+        gap_j = energy_j - self.known_j
+        share = gap_j / max(self.known_j - self.problem.base_j, 1e-300)
         if share <= OVERHEAD_GAP or gap_j <= CLOSE_GAP * energy_j:
             return True
         return gap_j <= TOTAL_GAP * energy_j and share <= TOTAL_OVERHEAD_GAP
@@ -289,7 +277,7 @@ class _Search:
         if self.options.progress is not None:
             best_j = None if self.best is None else self.best.metrics.energy_j
             spent_s = time.monotonic() - self.began_s
-            self.options.progress(Progress(spent_s, best_j, self.lower_j))
+            self.options.progress(Progress(spent_s, best_j, self.known_j))
 
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
@@ -303,19 +291,11 @@ class _Search:
         decisions = decisions_of(slots, self.best.schedule)
         return None if decisions is None else point_of(slots, form, decisions)
 
-    def watcher(self, form: Formulation) -> Watcher | None:
-        """Turns the solver's numbers into joules for ``options.progress``."""
-        tell = self.options.progress
-        if tell is None:
-            return None
+    def watcher(self, form: Formulation) -> Watcher:
+        """Takes the solver's bounds in joules."""
 
-        def watch(objective: float | None, bound: float) -> None:
-            known = None if self.best is None else self.best.metrics.energy_j
-            if objective is not None:
-                found = form.offset + objective / form.scale
-                known = found if known is None else min(known, found)
-            lower = max(self.lower_j, form.offset + bound / form.scale)
-            tell(Progress(time.monotonic() - self.began_s, known, lower))
+        def watch(_: float | None, bound: float) -> None:
+            self.claim(form.offset + bound / form.scale)
 
         return watch
 
@@ -363,6 +343,7 @@ class _Search:
 
     def solution(self, status: SolveStatus) -> Solution:
         """What is known now."""
+        self.claimed_j = -math.inf
         spent_s = time.monotonic() - self.began_s
         lower_j, name = self.lower_j, self.backend.name
         if self.best is None:

@@ -93,8 +93,8 @@ class LargeSearch:
     """What the search needs of its caller.
 
     ``offer`` takes a plan and tells whether it is valid, ``best`` gives the best one, ``bound``
-    takes proven joules, ``near`` tells when to stop. ``beside`` runs the full program in parallel;
-    None: it runs after the neighbourhoods, with ``backend``.
+    takes proven joules, ``claim`` those of a running solve, ``near`` tells when to stop. ``beside``
+    runs the full program in parallel; None: it runs behind the neighbourhoods, with ``backend``.
     """
 
     problem: Problem
@@ -106,15 +106,15 @@ class LargeSearch:
     offer: Callable[[Schedule], bool]
     best: Callable[[], Schedule | None]
     bound: Callable[[float], None]
+    claim: Callable[[float], None]
     near: Callable[[], bool]
     proven_none: bool = field(default=False, init=False)
     windows: int = field(default=0, init=False)
 
     def run(self, slots: Layout) -> SolveStatus:
         """Search over ``slots``. INFEASIBLE only when the full program is proven to be."""
-        if self.paging:  # one means alone: small, and often near the best
-            self.attempt(slots, set())
-            self.attempt(slots, latest(slots, DEPTH), pin=True, paging=False)
+        if self.paging:
+            self.alone(slots)
         relaxed = self.relaxation(slots)
         chosen = latest(slots, DEPTH) if relaxed is None else relaxed.chosen
         if not self.near():
@@ -126,6 +126,27 @@ class LargeSearch:
         if self.near():
             return SolveStatus.OPTIMAL
         return SolveStatus.TIMEOUT if self.best() is None else SolveStatus.FEASIBLE
+
+    def alongside(self, slots: Layout, prove: Callable[[Backend], Answer]) -> Answer | None:
+        """Neighbourhoods while ``prove`` runs in the second process; its answer, if it had one."""
+        beside = self.beside or self.backend
+
+        def work() -> Answer:
+            answer = prove(beside)
+            self.backend.cancel()
+            return answer
+
+        with Beside(work, beside) as running:
+            if self.paging:
+                self.alone(slots)
+            self.neighbourhoods(slots, latest(slots, DEPTH), lambda: not running.alive)
+            running.wait(self.left_s, self.near)
+        return running.result
+
+    def alone(self, slots: Layout) -> None:
+        """Plans with one means: small programs, and often near the best."""
+        self.attempt(slots, set())
+        self.attempt(slots, latest(slots, DEPTH), pin=True, paging=False)
 
     def relaxation(self, slots: Layout) -> Relaxed | None:
         """The full program relaxed, with neighbourhoods beside it; None when time was short."""
@@ -190,7 +211,7 @@ class LargeSearch:
         limits = Limits(max(self.left_s(), 0.1), *self.gaps)
 
         def watch(_: float | None, bound: float) -> None:
-            self.bound(form.offset + bound / form.scale)
+            self.claim(form.offset + bound / form.scale)
 
         return backend.solve(form.model, limits, start=self.start(slots, form), watch=watch)
 

@@ -141,10 +141,9 @@ def test_fixed_columns_and_relaxation(backend):
 
 
 def test_limit_keeps_the_incumbent_and_the_bound():
-    seen = []
-    answer = Highs().solve(
-        knapsack(), Limits(1.0, 0.0, 0.0), watch=lambda o, b: seen.append((o, b))
-    )
+    seen, solver = [], Highs()
+    solver.solve(knapsack(8), Limits(60.0))  # its process has started then
+    answer = solver.solve(knapsack(), Limits(2.0, 0.0, 0.0), watch=lambda o, b: seen.append((o, b)))
     assert answer.status in {SolveStatus.FEASIBLE, SolveStatus.OPTIMAL}
     assert answer.bound <= answer.objective
     assert seen
