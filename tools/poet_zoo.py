@@ -9,11 +9,11 @@
 FOLDER holds the zoo's files (see poet_mcu/pipeline/problem_file.py for the format). Every answer
 goes to the results file at once, so a run that was stopped goes on where it was; --stop-after ends
 it after so many seconds, --reopen plans again what is still open in the results. What was not
-planned yet stands as unfinished in the table. Budgets below one operator's working set are left
-out. A model's budgets are planned from the smallest, each with the plans before as starts, so more
-memory never costs more. The table names its date and machine, best energies before (a prototype of
-the same formulation, and POET's own program with open solvers), and marks with ! what is more than
-0.05 % above the better of them.
+planned yet stands as unfinished in the table; remarks behind its first heading are kept. Budgets
+below one operator's working set are left out. A model's budgets are planned from the smallest, each
+with the plans before as starts, so more memory never costs more within one run. The table names its
+date and machine, best energies before (a prototype of the same formulation, and POET's own program
+with open solvers), and marks with ! what is more than 0.05 % above the better of them.
 """
 
 from __future__ import annotations
@@ -235,6 +235,13 @@ def table(results: dict[str, dict[str, Any]], note: str = "") -> str:
     return "\n".join(lines + [line(key, results[key]) for key in results]) + "\n"
 
 
+def remarks(path: Path) -> str:
+    """What somebody wrote under the table: from its first second-level heading on."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    at = text.find("\n## ")
+    return text[at:] if at >= 0 else ""
+
+
 def load(path: Path) -> dict[str, dict[str, Any]]:
     """Results of earlier runs."""
     if not path.exists():
@@ -275,7 +282,7 @@ def main() -> None:
         print(line(key, results[key]), flush=True)
     asked = [key for key, _, _ in jobs(given)]
     rows = {key: results.get(key, {"status": "unfinished"}) for key in (*asked, *results)}
-    given.table.write_text(table(rows, given.note), encoding="utf-8")
+    given.table.write_text(table(rows, given.note) + remarks(given.table), encoding="utf-8")
 
 
 def arguments() -> argparse.Namespace:

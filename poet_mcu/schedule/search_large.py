@@ -279,8 +279,10 @@ class LargeSearch:
             if lp.values is None or (near_best and start is None):
                 return False
             fixed = rens(form, lp.values) if pin else rins(form, lp.values, start or {})
-        start = None if pin else start
-        answer = self.backend.solve(form.model, limits, fixed=fixed, start=start)
+        begin = None if pin else start
+        answer = self.backend.solve(form.model, limits, fixed=fixed, start=begin)
+        if pin and answer.status is SolveStatus.INFEASIBLE:
+            answer = self.backend.solve(form.model, limits, start=start)
         if answer.values is not None:
             self.offer(decode(small, form.decisions(answer.values)))
         return answer.status in PROVEN
