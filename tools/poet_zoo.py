@@ -8,7 +8,7 @@
 
 FOLDER holds the zoo's files (see poet_mcu/pipeline/problem_file.py for the format). Every answer
 goes to the results file at once, so a run that was stopped goes on where it was; --stop-after ends
-it after so many seconds, --reopen plans again what is still open in the results. What was not
+it after so many seconds, --reopen plans again what is open and keeps the better. What was not
 planned yet stands as unfinished in the table; remarks behind its first heading are kept. Budgets
 below one operator's working set are left out. A model's budgets are planned from the smallest, each
 with the plans before as starts, so more memory never costs more within one run. The table names its
@@ -235,6 +235,12 @@ def table(results: dict[str, dict[str, Any]], note: str = "") -> str:
     return "\n".join(lines + [line(key, results[key]) for key in results]) + "\n"
 
 
+def better(facts: dict[str, Any], known: dict[str, Any]) -> bool:
+    """Whether a row planned again is at least as good as before."""
+    before, after = known.get("energy_j"), facts.get("energy_j")
+    return before is None or (after is not None and after <= before)
+
+
 def remarks(path: Path) -> str:
     """What somebody wrote under the table: from its first second-level heading on."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -267,16 +273,17 @@ def main() -> None:
     plans: dict[Path, list[Schedule]] = {}
     for key, path, fraction in jobs(given):
         known = results.get(key)
-        again = given.reopen and known is not None and known["status"] == "feasible"
+        again = given.reopen and known is not None and known["status"] in ("feasible", "timeout")
         late = time.monotonic() - began_s > given.stop_after
         if late or (known is not None and not again):
             continue
         problem = problem_of(json.loads(path.read_text(encoding="utf-8")), fraction, given.ratio)
         problem = poet_semantics(problem) if given.semantics == "poet" else problem
         starts = plans.setdefault(path, [])
-        results[key], found = result(
+        facts, found = result(
             problem, replace(options, starts=tuple(starts)), given.alone_time_limit
         )
+        results[key] = facts if known is None or better(facts, known) else known
         starts += [found.schedule] if found is not None and found.schedule is not None else []
         given.results.write_text(json.dumps(results, indent=1, sort_keys=True), encoding="utf-8")
         print(line(key, results[key]), flush=True)
