@@ -80,12 +80,13 @@ def run(chosen: Sequence[Mutation]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="poet-mcu-mutate-") as name:
         folder = Path(name)
         copy_tree(folder)
-        for tests in dict.fromkeys(mutation.tests for mutation in chosen):
-            if not all_pass(tests, folder):
-                raise RuntimeError(f"{' '.join(tests)}: expected to pass with nothing broken")
-        survived = []
+        survived: list[str] = []
+        known: set[tuple[str, ...]] = set()
         for mutation in chosen:
             began_s = time.monotonic()
+            if mutation.tests not in known and not all_pass(mutation.tests, folder):
+                raise RuntimeError(f"{mutation.tests}: expected to pass with nothing broken")
+            known.add(mutation.tests)
             lives = survives(mutation, folder)
             outcome = "SURVIVED" if lives else "noticed"
             print(f"{outcome} {mutation.name} ({time.monotonic() - began_s:.1f} s)", flush=True)
