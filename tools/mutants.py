@@ -41,7 +41,7 @@ CHECKS = {
     "pipeline/stepplan.py": f"{UNIT}checks_run.py",
     "schedule/decode.py": f"{UNIT}schedule_executor.py",
     "schedule/executor.py": f"{UNIT}schedule_executor.py",
-    "schedule/planner.py": f"{UNIT}schedule_executor.py",
+    "schedule/planner.py": f"{UNIT}checks_run.py",
     "schedule/touch.py": f"{UNIT}schedule_executor.py",
     "sim/card.py": f"{UNIT}sim.py",
     "sim/interpreter.py": f"{UNIT}sim.py",
