@@ -169,6 +169,8 @@ def test_the_fake_card_counts_and_refuses() -> None:
     card.start_write(3, buffer)
     with pytest.raises(InternalError, match="another transfer is under way"):
         card.start_write(4, buffer)
+    with pytest.raises(InternalError, match="another transfer is under way"):
+        card.start_read(3, buffer)
     with pytest.raises(InternalError, match="step begins while"):
         card.begin_step()
     card.wait(3)
@@ -176,6 +178,12 @@ def test_the_fake_card_counts_and_refuses() -> None:
     card.begin_step()
     with pytest.raises(InternalError, match="before it was written"):
         card.start_read(3, buffer)
+
+
+def test_a_call_without_a_call_is_seen(paged: StepPlan) -> None:
+    program = edited(paged, lambda i: [replace(i[first(i, Opcode.CALL)], call=None), *i])
+    with pytest.raises(InternalError, match="a call instruction without a call"):
+        Interpreter(paged.graph, program).run(sample_feeds(paged.graph), 0.05)
 
 
 def test_plain_state_starts_at_the_initial_values(paged: StepPlan) -> None:
