@@ -11,7 +11,7 @@ import plans
 import pytest
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import Role
+from poet_mcu.ir.graph import DType, Role
 from poet_mcu.ir.program import Instruction, Opcode, Program
 from poet_mcu.pipeline.selfcheck import check_program, sample_feeds
 from poet_mcu.pipeline.stepplan import StepPlan
@@ -174,10 +174,25 @@ def test_the_fake_card_counts_and_refuses() -> None:
     with pytest.raises(InternalError, match="step begins while"):
         card.begin_step()
     card.wait(3)
-    assert (card.write_bytes, card.writes, card.read_bytes, card.reads) == (600, 1, 0, 0)
+    card.start_read(3, buffer)
+    for transfer in (card.start_read, card.start_write):
+        with pytest.raises(InternalError, match="another transfer is under way"):
+            transfer(3, buffer)
+    card.wait(3)
+    assert (card.write_bytes, card.writes, card.read_bytes, card.reads) == (600, 1, 600, 1)
     card.begin_step()
     with pytest.raises(InternalError, match="before it was written"):
         card.start_read(3, buffer)
+
+
+@pytest.mark.parametrize("byte", [0, 5, 15])
+def test_a_poisoned_byte_is_never_read(paged: StepPlan, byte: int) -> None:
+    machine = Interpreter(paged.graph, paged.program)
+    machine.store(0, np.ones(4, np.float32))
+    assert (machine.load(0, (4,), DType.F32) == 1).all()
+    machine.poison(byte, 1)
+    with pytest.raises(InternalError, match=r"poisoned bytes in \[0, 16\)"):
+        machine.load(0, (4,), DType.F32)
 
 
 def test_a_call_without_a_call_is_seen(paged: StepPlan) -> None:
