@@ -56,7 +56,7 @@ class CardFaults:
 
     def __init__(self, faults: Sequence[CardFault]) -> None:
         self._faults = faults
-        self._counts = dict.fromkeys(("nothing", "blocks", "commands", "reads", "writes"), 0)
+        self._counts = dict.fromkeys({what for what, _ in KINDS.values()}, 0)
 
     def count(self, what: str) -> None:
         """An operation of that sort begins."""

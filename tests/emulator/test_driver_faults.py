@@ -31,7 +31,13 @@ ROWS = {
     "write-error:1": ("ok", OK, OK),
     "write-error:1+": ("ok", (WRITE, WRITE), OK),
 }
-EVERY_DAY = ("absent", "command-crc:0+", "command-index:0+", "read-crc:2+", "write-crc:2+")
+EVERY_DAY = (
+    "absent",
+    "command-crc:0+",
+    "command-index:0+",
+    "read-crc:2+",
+    "write-crc:2+",
+)
 
 
 @pytest.mark.parametrize(

@@ -199,13 +199,25 @@ def test_every_size_at_both_ends(program: Path, kind: str, blocks: int) -> None:
     assert found["violations"] == "0 "
 
 
-@pytest.mark.parametrize("kind", ["sdsc1", "sdsc", "sdhc"])
-def test_any_disturbed_byte_is_never_silent(fast: Path, kind: str) -> None:
-    """Every byte of a session disturbed in five ways: all of them recover, none is wrong."""
-    found = values(run(fast, "sweep/1", kind, "4096"))
-    runs = int(found["runs"])
-    assert runs == 5 * int(found["session_bytes"]) + 1
-    assert runs > 20_000
+@pytest.mark.parametrize(
+    ("kind", "stride"),
+    [
+        ("sdhc", 1),
+        ("sdsc", 7),
+        ("sdsc1", 7),
+        pytest.param("sdsc", 1, marks=pytest.mark.slow),
+        pytest.param("sdsc1", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_any_disturbed_byte_is_never_silent(fast: Path, kind: str, stride: int) -> None:
+    """Every byte of a session disturbed in five ways: all of them recover, none is wrong.
+
+    Byte-addressed cards differ in the argument of a command alone: each seventh byte daily.
+    """
+    found = values(run(fast, f"sweep/{stride}", kind, "4096"))
+    runs, session_bytes = int(found["runs"]), int(found["session_bytes"])
+    assert runs == 5 * -(-session_bytes // stride) + 1
+    assert session_bytes > 4_000
     assert found["clean"] == str(runs)
     assert found["errors"] == found["stuck"] == "0"
 

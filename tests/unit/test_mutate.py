@@ -65,6 +65,7 @@ def test_every_verifier_has_its_mutations() -> None:
         *mutants.CHECKSUMS,
     }
     assert len({m.name for m in MADE}) == len(MADE)
+    assert {m.name for m in mutants._every()} - {m.name for m in MADE} == set(mutants.UNSEEN)
     for file, _, test in {test.partition("::") for m in MADE for test in m.tests}:
         assert f"def {test or 'test_'}" in text_of(file)
 
