@@ -116,17 +116,20 @@ class _Python:
     """Positions of syntax in a source, and the functions that enclose it."""
 
     def __init__(self, source: str) -> None:
-        if not source.isascii():
-            raise ValueError("expected ASCII, got other characters; columns are counted in bytes")
         self.source = source
+        self.lines = source.splitlines(keepends=True)
         self.starts = [0]
-        for line in source.splitlines(keepends=True):
+        for line in self.lines:
             self.starts.append(self.starts[-1] + len(line))
 
     def broken(self, function: str, node: ast.expr | ast.stmt, text: str) -> Break:
-        first = self.starts[node.lineno - 1] + node.col_offset
-        last = self.starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+        first = self._place(node.lineno, node.col_offset)
+        last = self._place(node.end_lineno or 1, node.end_col_offset or 0)
         return Break(function, first, last, text)
+
+    def _place(self, line: int, column_bytes: int) -> int:
+        before = self.lines[line - 1].encode()[:column_bytes]
+        return self.starts[line - 1] + len(before.decode())
 
     def nodes(self) -> Iterator[tuple[str, ast.AST]]:
         """(enclosing function, node), each node once, in the order of the source."""
@@ -260,14 +263,15 @@ def checksum_breaks_c(source: str) -> Iterator[Break]:
         return max(code.rfind(end, 0, at) for end in ";{}")
 
     done: set[int] = set()  # statements, by where they begin
-    for match in _EQUALITY.finditer(code, heads[0][0]):
+    functions = heads[0][0] if heads else len(code)
+    for match in _EQUALITY.finditer(code, functions):
         first, last = _comparison(code, depths, match.start(), match.end())
         text = code[first:last]
         if "crc" in text.lower() and "POET_E_" not in text:
             always = "|| true" if match[0] == "==" else "&& false"
             yield Break(function(first), first, last, f"({source[first:last]} {always})")
             done.add(begins(first))
-    for match in _TOLD.finditer(code):
+    for match in _TOLD.finditer(code, functions):
         begin = max(begins(match.start()), code.rfind(":", 0, match.start()))
         compared = _EQUALITY.search(code, begin, match.start())
         if not compared and begins(match.start()) not in done:
