@@ -13,7 +13,7 @@ import pytest
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.graph import DType, Role
 from poet_mcu.ir.program import Instruction, Opcode, Program
-from poet_mcu.pipeline.selfcheck import check_program, sample_feeds
+from poet_mcu.pipeline.selfcheck import _differences, check_program, sample_feeds
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.card import FakeCard
 from poet_mcu.sim.interpreter import Interpreter
@@ -146,6 +146,18 @@ def test_selfcheck_sees_a_wrong_value(paged: StepPlan) -> None:
     program = replace(paged.program, instructions=tuple(broken))
     with pytest.raises(InternalError, match="differs after the step"):
         check_program(replace(paged, program=program))
+
+
+def test_selfcheck_sees_a_wrong_result_alone(paged: StepPlan) -> None:
+    graph, feeds = paged.graph, sample_feeds(paged.graph)
+    machine = Interpreter(graph, paged.program)
+    results = machine.run(feeds, 0.05)
+    expected = run_plain(graph, graph.initial, feeds, 0.05)
+    assert _differences(graph, machine, results, expected) == []
+    (loss,) = results
+    wrong = {loss: results[loss] + 1}
+    name = graph.values[loss].name
+    assert _differences(graph, machine, wrong, expected) == [f"value '{name}' differs"]
 
 
 def test_the_fake_card_copies_late() -> None:
