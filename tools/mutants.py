@@ -69,7 +69,7 @@ CHECKSUMS = {
     "firmware/storage/sd_bus.c": _SD,
     "firmware/storage/sd_csd.c": f"{HOST}sd_csd.py",
     "firmware/storage/sd_spi.c": _SD,
-    "firmware/train/card.c": f"{HOST}card_faults.py {_POWER}",
+    "firmware/train/card.c": f"{HOST}power.py::test_every_operation_fails_once_for_ever_or_turns_a_bit",
     "firmware/train/tensors.c": f"{HOST}trainer.py",
     "poet_mcu/link/card_image.py": "tests/e2e/test_cli_card.py",
     "poet_mcu/link/client.py": f"{HOST}trainer.py",
