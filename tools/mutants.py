@@ -57,6 +57,7 @@ _SD = " ".join(
         "any_disturbed_byte_is_never_silent[sdsc-7]",
     )
 )
+_IO = f"{HOST}power.py::test_every_operation_fails_once_for_ever_or_turns_a_bit"
 _POWER = f"{HOST}power.py::test_every_operation_of_a_restore_fails"
 _F7 = "tests/emulator/test_driver_faults.py"
 #: file -> the tests meant to notice that one of its tests of a checksum is broken
@@ -69,7 +70,7 @@ CHECKSUMS = {
     "firmware/storage/sd_bus.c": _SD,
     "firmware/storage/sd_csd.c": f"{HOST}sd_csd.py",
     "firmware/storage/sd_spi.c": _SD,
-    "firmware/train/card.c": f"{HOST}power.py::test_every_operation_fails_once_for_ever_or_turns_a_bit",
+    "firmware/train/card.c": _IO,
     "firmware/train/tensors.c": f"{HOST}trainer.py",
     "poet_mcu/link/card_image.py": "tests/e2e/test_cli_card.py",
     "poet_mcu/link/client.py": f"{HOST}trainer.py",
