@@ -158,6 +158,30 @@ def test_always_refused_writes_are_an_error(program: Path) -> None:
     assert found["violations"] == "0 "
 
 
+# CMD0 and ACMD41 have waits of their own; ACMD23 is a hint, without consequence.
+@pytest.mark.parametrize("command", [8, 59, 58, 16, 9, 18, 12, 17, 25, 24, 13])
+def test_a_command_misheard_once_is_repeated(program: Path, command: int) -> None:
+    found = session(program, "sdhc", 4096, "misheard=1", f"misheard_command={command}")
+    assert_all_well(found, retries=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "verb"),
+    [(8, "open"), (59, "open"), (9, "open"), (25, "write"), (18, "read"), (12, "write_one"),
+     (24, "write_one"), (17, "read_one")],
+)  # fmt: skip
+def test_a_command_always_misheard_is_an_error_of_the_bus(
+    program: Path, command: int, verb: str
+) -> None:
+    found = session(program, "sdhc", 4096, "misheard=100000", f"misheard_command={command}")
+    assert found[verb] == CRC
+
+
+def test_another_echo_is_asked_for_again(program: Path) -> None:
+    assert_all_well(session(program, "sdhc", 4096, "misheard_echoes=1"), retries=1)
+    assert session(program, "sdhc", 4096, "misheard_echoes=100000")["open"] == CRC
+
+
 @pytest.mark.parametrize("option", ["write_error_at", "program_error_at"])
 @pytest.mark.parametrize("block", [20, 22, 23])
 def test_write_errors_are_told(program: Path, option: str, block: int) -> None:

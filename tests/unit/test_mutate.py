@@ -19,14 +19,6 @@ import mutate
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE = list(mutants.mutations())
-#: survived so far, by docs/faults.md: what gets a test leaves this list
-LEFT = {
-    "sd_spi.c:r1_status~1",
-    "sd_spi.c:stop_reading~1",
-    "sd_spi.c:stop_reading~2",
-    "sd_spi.c:find_version~1",
-    "card.c:save_page~1",
-}
 #: functions that tell a fault whenever they are called
 TELLERS = {
     "ir/verify_schedule.py": {"_Walk._fail"},
@@ -153,5 +145,5 @@ def test_a_mutation_of_python_is_python() -> None:
 
 @pytest.mark.slow
 def test_every_mutation_is_noticed() -> None:
-    """All of tools/mutate.py, but what docs/faults.md names as left."""
-    assert set(mutate.run(MADE)) <= LEFT
+    """All of tools/mutate.py."""
+    assert not mutate.run(MADE)
