@@ -1,4 +1,4 @@
-"""Any string as a C identifier, as a C string literal, or as text of a C comment.
+"""Any string as a C identifier, as a C string literal, as text of a C comment, or on the board.
 
 ONNX names are arbitrary UTF-8 from strangers' files; nothing of them may reach the compiler as
 anything but a name, a literal or a comment.
@@ -6,8 +6,10 @@ anything but a name, a literal or a comment.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
+from collections.abc import Sequence
 
 # C11 (N1570) 6.4.1 and C++11 (N3337) 2.12: generated headers are included from both.
 _RESERVED_TEXT = """
@@ -28,6 +30,10 @@ uintptr_t memcpy memset memmove memcmp strlen
 _FORBIDDEN = frozenset((_RESERVED_TEXT + _TAKEN_TEXT).split())
 # C11 5.2.4.1: at least 63 initial characters of an internal identifier are significant.
 _MAX_CHARS = 63
+
+# The longest name that firmware/train/requests_tensor.c fits into an answer.
+_BOARD_BYTES = 400
+_DIGEST_CHARS = 32
 
 _INVALID = re.compile(r"[^A-Za-z0-9]+")
 _SIMPLE_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -109,3 +115,24 @@ def comment_text(text: str) -> str:
         while pair in shown:
             shown = shown.replace(pair, f"{pair[0]} {pair[1]}")
     return shown
+
+
+def board_name(text: str) -> str:
+    """``text`` as the board tells it: of more than 400 bytes the first, and a digest of all."""
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= _BOARD_BYTES:
+        return text
+    head = raw[: _BOARD_BYTES - _DIGEST_CHARS - 1].decode("utf-8", "ignore")
+    return f"{head}~{hashlib.sha256(raw).hexdigest()[:_DIGEST_CHARS]}"
+
+
+def board_names(texts: Sequence[str]) -> list[str]:
+    """``board_name`` of each; one that is taken by an earlier one gets a number behind it."""
+    names: dict[str, None] = {}
+    for text in texts:
+        name, count = board_name(text), 1
+        while name in names:
+            count += 1
+            name = board_name(f"{text}~{count}")
+        names[name] = None
+    return list(names)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from poet_mcu.cnames import c_string, comment_text
+from poet_mcu.cnames import board_names, c_string, comment_text
 from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
 from poet_mcu.codegen.steps import CodeNames, step_view
+from poet_mcu.codegen.tensor_names import OFFERED, tensor_name
 from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, StepView, TensorRow
 from poet_mcu.ir.graph import DType, Graph, Role, Value
 from poet_mcu.ir.placement import CheckpointSlots
@@ -144,11 +145,6 @@ def _id_field(build_id: bytes) -> str:
     return c_bytes(".build_id = ", build_id, ",", 4)
 
 
-def tensor_name(value: Value) -> str:
-    """The name under which the board offers a value: its ONNX name where it has one."""
-    return value.origin or value.name
-
-
 def _arrays(graph: Graph, names: CodeNames) -> tuple[ArrayView, ...]:
     rows = []
     for value in graph.with_role(*_STORED):
@@ -170,9 +166,10 @@ EVAL_PREFIX = "eval:"
 
 
 def _tensor_rows(code: CodeInput, names: CodeNames) -> tuple[TensorRow, ...]:
+    """Those of the training step first: the host knows their names without the evaluation's."""
     homes = {home.value: home.offset for home in code.train.homes + code.train.results}
     rows = []
-    for value in code.train_graph.with_role(*_ROLE):
+    for value in code.train_graph.with_role(*OFFERED):
         kept = value.role in _STORED
         initial = names.constant(tensor_name(value)) if kept else "NULL"
         away = value.role is Role.CONSTANT or value.id in code.train_graph.card_homes
@@ -182,19 +179,25 @@ def _tensor_rows(code: CodeInput, names: CodeNames) -> tuple[TensorRow, ...]:
     inputs = [h for h in code.evaluation.homes if graph.values[h.value].role is Role.INPUT]
     rows += [_eval_row(graph, home, "POET_ROLE_EVAL_INPUT") for home in inputs]
     rows += [_eval_row(graph, home, "POET_ROLE_EVAL_OUTPUT") for home in code.evaluation.results]
-    return tuple(rows)
+    told = board_names([name for name, _ in rows])
+    return tuple(
+        replace(row, name_literal=c_string(name)) for name, (_, row) in zip(told, rows, strict=True)
+    )
 
 
-def _eval_row(graph: Graph, home: Home, role: str) -> TensorRow:
+def _eval_row(graph: Graph, home: Home, role: str) -> tuple[str, TensorRow]:
     value = graph.values[home.value]
     return _row(value, f"U8({home.offset}u)", "NULL", role, EVAL_PREFIX)
 
 
-def _row(value: Value, data: str, initial: str, role: str, prefix: str = "") -> TensorRow:
+def _row(
+    value: Value, data: str, initial: str, role: str, prefix: str = ""
+) -> tuple[str, TensorRow]:
+    """The full name, and all of the row but the name."""
     name = prefix + tensor_name(value)
     note = comment_text(f"{name}: {' x '.join(str(d) for d in value.shape) or 'scalar'}")
-    return TensorRow(
-        c_string(name), data, initial, value.type.nbytes, role, _DTYPE[value.type.dtype], note
+    return name, TensorRow(
+        "", data, initial, value.type.nbytes, role, _DTYPE[value.type.dtype], note
     )
 
 

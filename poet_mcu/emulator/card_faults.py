@@ -18,6 +18,7 @@ KINDS = {
     "removed": ("blocks", "the card is taken out before block N, read or written"),
     "no-response": ("commands", "command N is not answered"),
     "command-crc": ("commands", "the answer to command N has a wrong CRC"),
+    "command-index": ("commands", "the answer to command N names another command"),
     "read-crc": ("reads", "block N is sent with a wrong CRC"),
     "read-timeout": ("reads", "block N is not sent"),
     "write-crc": ("writes", "the card answers that block N came with a wrong CRC"),
@@ -55,7 +56,7 @@ class CardFaults:
 
     def __init__(self, faults: Sequence[CardFault]) -> None:
         self._faults = faults
-        self._counts = dict.fromkeys(("nothing", "blocks", "commands", "reads", "writes"), 0)
+        self._counts = dict.fromkeys({what for what, _ in KINDS.values()}, 0)
 
     def count(self, what: str) -> None:
         """An operation of that sort begins."""

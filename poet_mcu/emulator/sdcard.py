@@ -7,7 +7,7 @@ the host's controller: bits on wires are the controller's business, whether a CR
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
@@ -125,7 +125,9 @@ class SdCard:
             return None
         answer = act(self, argument)
         if answer is not None and self._faults.strikes("command-crc"):
-            return Answer(answer.words, answer.index, answer.crc, spoilt=True)
+            return replace(answer, spoilt=True)
+        if answer is not None and self._faults.strikes("command-index"):
+            return replace(answer, index=answer.index ^ 1)
         return answer
 
     def next_block(self) -> Block | None:

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from poet_mcu.cnames import board_name
 from poet_mcu.errors import DeviceError, InputError, nearest
 from poet_mcu.link import protocol
 from poet_mcu.link.frame import VERSION, Frame
@@ -31,7 +32,6 @@ from poet_mcu.link.protocol import (
 from poet_mcu.link.transport import Link, Request
 
 Array = npt.NDArray[np.generic]
-_NAME_BYTES = 400  # the board cuts longer names
 _TRIES = 8
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _REBOOT_PATIENCE_S = 1.0
@@ -172,9 +172,9 @@ class Board:
         return tuple(self._by_name().values())
 
     def tensor(self, name: str) -> TensorInfo:
-        """The tensor of this (ONNX) name."""
+        """The tensor of this (ONNX) name; one that the board had to cut is found by the whole."""
         known = self._by_name()
-        found = known.get(_cut(name))
+        found = known.get(board_name(name))
         if found is None:
             raise InputError(
                 f"{self.url}: tensor '{name}': expected one of {len(known)} known names, got none"
@@ -366,7 +366,3 @@ class Board:
                 "give the array the tensor's size and type"
             )
         return given.astype(info.dtype, order="C").tobytes()
-
-
-def _cut(name: str) -> str:
-    return name.encode()[:_NAME_BYTES].decode(errors="replace")

@@ -26,6 +26,10 @@ from poet_mcu.link.protocol import ANSWER, CHECKPOINT_ACTION, ErrorAnswer, Fault
 BAUD = 115_200
 _READ_BYTES = 65_536
 _POLL_S = 0.02  # for ports that cannot be waited for with select
+_SEQUENCES = 0x10000
+#: A late or doubled answer belongs to one of the last requests: the board answers in order, so it
+#: trails no more than the requests that were under way with its own. The largest window has 8.
+_LATE_REQUESTS = 64
 
 
 class BoardFault(DeviceError):
@@ -129,7 +133,8 @@ class Link:
         self._window = _default_window(url) if window is None else window
         self._decoder = FrameDecoder()
         # A random start keeps late answers to somebody before us from matching.
-        self._sequence = secrets.randbelow(0x10000)
+        self._sequence = secrets.randbelow(_SEQUENCES)
+        self._sent = self._answered = 0
         self._port = Port(url, max(10.0, timeout_s * tries))
 
     def __enter__(self) -> Self:
@@ -156,7 +161,7 @@ class Link:
 
         Raises:
             BoardFault: the board answered one of them with an error.
-            DeviceError: silence, or the line was lost.
+            DeviceError: silence, or the line was lost, or somebody else uses it.
         """
         answers: dict[int, bytes] = {}
         waiting: dict[int, _Waiting] = {}
@@ -168,10 +173,12 @@ class Link:
             now = time.monotonic()
             wake_at = min(entry.repeat_at for entry in waiting.values())
             for frame in self._decoder.feed(self._port.read(wake_at - now)):
+                self._refuse_stranger(frame)
                 entry = waiting.get(frame.sequence)
                 if entry is not None and self._take(frame, entry, on_event):
                     answers[entry.index] = frame.payload
                     del waiting[frame.sequence]
+                    self._answered += 1
             if self._decoder.last_words:
                 raise self._stopped()
             for entry in waiting.values():
@@ -180,13 +187,29 @@ class Link:
 
     def _start(self, request: Request, index: int, waiting: dict[int, _Waiting]) -> None:
         sequence = self._sequence
-        self._sequence = (sequence + 1) & 0xFFFF
+        self._sequence = (sequence + 1) % _SEQUENCES
+        self._sent += 1
         encoded = encode_frame(Frame(request.message, sequence, request.payload))
         now = time.monotonic()
         waiting[sequence] = _Waiting(
             request, index, encoded, self._timeout_s, now + self._timeout_s, now
         )
         self._port.write(encoded)
+
+    def _refuse_stranger(self, frame: Frame) -> None:
+        """Raise DeviceError for an answer to somebody else who uses the same line now.
+
+        The board answers in order: what is left for somebody before us comes before the first
+        answer of ours. What comes later belongs to a host whose inputs may meet our steps.
+        """
+        age = (self._sequence - 1 - frame.sequence) % _SEQUENCES
+        if self._answered and age >= min(self._sent, _LATE_REQUESTS):
+            raise DeviceError(
+                f"{self.url}: expected answers to this host's requests, got one to request "
+                f"{frame.sequence:#06x}, which it has not sent; another program talks with the "
+                "board on the same line: end one of them. Steps that it has done are in the model, "
+                "and in the checkpoints since then: where it has trained, start over"
+            )
 
     def _take(
         self, frame: Frame, entry: _Waiting, on_event: Callable[[Frame], None] | None

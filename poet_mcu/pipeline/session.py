@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from poet_mcu.codegen.tensor_names import full_names
 from poet_mcu.errors import DeviceError
 from poet_mcu.link.client import Board, StepResult
 from poet_mcu.link.protocol import TensorInfo, TensorRole
 from poet_mcu.pipeline.dataset import Array, Dataset
+from poet_mcu.pipeline.prepare import Prepared
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Work on an open board."""
+    """Work on an open board.
+
+    ``names`` are the model's of those tensors that are called otherwise on the board
+    (``codegen.tensor_names``); weights come back under them.
+    """
 
     board: Board
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, board: Board, prepared: Prepared) -> Session:
+        """With the names of the model that the board was built for."""
+        return cls(board, full_names(prepared.train))
 
     def _the(self, role: TensorRole) -> TensorInfo:
         found = [t for t in self.board.tensors() if t.role is role]
@@ -44,17 +56,17 @@ class Session:
 
     def weights(self) -> dict[str, npt.NDArray[np.generic]]:
         """Every parameter and constant the board holds, flat, by ONNX name."""
-        roles = (TensorRole.PARAMETER, TensorRole.CONSTANT)
-        return {
-            t.name: self.board.read_tensor(t.name) for t in self.board.tensors() if t.role in roles
-        }
+        return self._read(TensorRole.PARAMETER, TensorRole.CONSTANT)
 
     def parameters(self) -> dict[str, npt.NDArray[np.generic]]:
         """The trained tensors alone."""
+        return self._read(TensorRole.PARAMETER)
+
+    def _read(self, *roles: TensorRole) -> dict[str, npt.NDArray[np.generic]]:
         return {
-            t.name: self.board.read_tensor(t.name)
+            self.names.get(t.name, t.name): self.board.read_tensor(t.name)
             for t in self.board.tensors()
-            if t.role is TensorRole.PARAMETER
+            if t.role in roles
         }
 
     def outputs(self, data: Dataset) -> Iterator[tuple[npt.NDArray[np.generic], Array]]:

@@ -82,7 +82,7 @@ def train(
     test = train_data(prepared, options.test) if options.test else None
     facts: dict[str, Any] = {"board": build.board.name, "samples": data.samples}
     with connect(build, port, serial=serial, card=options.card) as board:
-        session = Session(board)
+        session = Session.of(board, prepared)
         run, started = _start(session, data, options)
         facts |= started | _accuracy(session, test, "accuracy_before")
         run.run(lambda step, loss: watch(_progress(data, run.steps, step, loss)))

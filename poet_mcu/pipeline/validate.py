@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,7 +100,7 @@ def validate(
     work = batches(prepared, data, steps)
     with connect(build, port, serial=serial) as board:
         progress("training on the board" if port else f"training on {build.board.name}, emulated")
-        ours, resumed = _run_resumed(Session(board), work, checkpoint_every)
+        ours, resumed = _run_resumed(Session.of(board, prepared), work, checkpoint_every)
     facts, faults = judge(build, prepared, ours, work, progress)
     faults = [*resumed, *faults]
     if dump is not None:
@@ -121,7 +122,7 @@ def judge(
     Compared: the plan's card bytes, the twin's bits (where there is one), the numpy reference.
     """
     faults = _counter_faults(build, ours, len(work))
-    different = _twin_faults(build, ours, work, progress)
+    different = _twin_faults(build, prepared, ours, work, progress)
     faults += different or []
     progress("comparing with the reference")
     worst = _reference_difference(prepared, ours, work)
@@ -162,14 +163,18 @@ def _step_facts(
 
 
 def _twin_faults(
-    build: BuildFolder, ours: Run, work: list[tuple[Array, Array]], progress: Progress
+    build: BuildFolder,
+    prepared: Prepared,
+    ours: Run,
+    work: list[tuple[Array, Array]],
+    progress: Progress,
 ) -> list[str] | None:
     """Differences from the same program on this machine; None where it was not built."""
     if not build.has_twin:
         return None
     progress("training on this machine")
     with connect_twin(build) as board:
-        return _bit_faults(ours, run_steps(Session(board), work))
+        return _bit_faults(ours, run_steps(Session.of(board, prepared), work))
 
 
 def _steps(steps: int, checkpoint_every: int) -> int:
@@ -309,6 +314,9 @@ def _relative(got: Array | np.float32, expected: Array) -> float:
 def _dump(path: Path, prepared: Prepared, run: Run) -> None:
     shapes = {v.origin or v.name: v.shape for v in prepared.train.values if v.base is None}
     arrays = {name: array.reshape(shapes[name]) for name, array in run.weights.items()}
+    if "loss" in arrays:  # a weight that is called as the losses are
+        free = next(name for n in count(2) if (name := f"loss~{n}") not in arrays)
+        arrays[free] = arrays.pop("loss")
     partial = path.with_name(f".{path.name}.partial")
     try:
         with zipfile.ZipFile(partial, "w") as archive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import models
+import onnx
 import pytest
 
 from poet_mcu.cli import main
@@ -215,6 +217,25 @@ def test_no_such_port(run: Any, built: Path) -> None:
 
 
 def test_the_board_is_found_out_when_it_computes_something_else(
+    run: Any, built: Path, model: Path, tmp_path: Path
+) -> None:
+    """One bit of one start value differs between board and host; the tensor is named."""
+    copy = tmp_path / "copy"
+    shutil.copytree(built, copy)
+    (stored,) = [t for t in onnx.load(model).graph.initializer if t.name == "conv2.weight"]
+    right = onnx.numpy_helper.to_array(stored)
+    wrong = right.view("u4").copy()
+    wrong.flat[-1] ^= 1
+    twin = copy / "host" / "firmware"
+    program = twin.read_bytes()
+    assert program.count(right.tobytes()) == 1
+    twin.write_bytes(program.replace(right.tobytes(), wrong.tobytes()))
+    told = run("validate", copy, "--emulate", "--steps", 1)
+    assert told.code == 1
+    assert re.search(r"weight 'conv2.weight': \d+ bytes differ between board and host", told.err)
+
+
+def test_the_board_is_found_out_when_it_moves_other_bytes(
     run: Any, built: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"

@@ -212,6 +212,9 @@ def test_pyocd_comes_first_where_it_knows_the_target(
         {"blocking": False, "unique_id": "066A", "options": options},
         "firmware.hex", "reset", "closed",
     ]  # fmt: skip
+    held = as_hardware(built, tmp_path / "r", pyocd_target="stm32f767zi", under_reset=True)
+    assert run("flash", held, "--no-check").code == 0
+    assert pyocd.did[4]["options"]["connect_mode"] == "under-reset"
     Pyocd({"rp2040"}, ["066A"]).install(monkeypatch)
     assert run("flash", folder, "--no-check", "--json").json["tool"] == "openocd"
     Pyocd({"stm32f767zi"}, ["066A", "066B"]).install(monkeypatch)

@@ -15,6 +15,7 @@ import pytest
 
 from poet_mcu.pipeline.build import build
 from poet_mcu.pipeline.options import Options
+from poet_mcu.pipeline.train import TrainOptions, train
 from poet_mcu.pipeline.validate import validate
 from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
 
@@ -82,6 +83,7 @@ def test_the_dump_shows_every_level(folder: Path) -> None:
 
 HOSTILE = [
     "int", "1x", "a/b", "a:b", "a.b", "main", "x*/y", "n" * 300, "gewicht_größe_重み",
+    "n" * 401, "n" * 700 + "a", "n" * 700 + "b", "ü" * 250, "eval:x", "loss", "int:momentum",
     'quote"\\', "// comment", "??/", "{{ 7*7 }}", "%% endfor", "%s%n", "\n#error", "NULL",
 ]  # fmt: skip
 
@@ -96,12 +98,21 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
         last = out
     path = models.save(models.model(nodes, [2, 4], tensors, y=[2, 4]), tmp_path / "names.onnx")
     out = tmp_path / "out"
-    build(Options(path, "host", lr=1e-3), out)
+    build(Options(path, "host", lr=1e-3, optimizer="momentum"), out)
     found = validate(out, steps=2, dump=tmp_path / "dump.npz")
     assert found.faults == ()
     assert set(found.board.weights) == set(HOSTILE)
     with np.load(tmp_path / "dump.npz") as stored:
-        assert "a.b" in stored
+        assert set(stored) == {*HOSTILE, "loss~2"}
+        assert stored["loss"].shape == (2,)
+        assert np.array_equal(stored["loss~2"].ravel(), found.board.weights["loss"])
+    np.savez(tmp_path / "d.npz", x=np.ones((2, 4), np.float32), y=np.int32([0, 1]))
+    train(out, TrainOptions(tmp_path / "d.npz", save=tmp_path / "trained.onnx"))
+    trained = {t.name: t for t in onnx.load(tmp_path / "trained.onnx").graph.initializer}
+    assert set(trained) == set(HOSTILE)
+    for name, before in tensors.items():
+        after = onnx.numpy_helper.to_array(trained[name])
+        assert np.allclose(after, before, atol=0.1), name  # each its own, a small step further
     for source in sorted((out / "src").iterdir()):
         assert source.read_bytes().isascii()
 

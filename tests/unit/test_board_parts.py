@@ -92,6 +92,26 @@ def test_every_real_board_says_how_it_is_flashed() -> None:
             assert board.flash_with.pyocd_target
 
 
+def test_boards_that_need_reset_held_say_so_to_every_tool() -> None:
+    """RIOT issue 17462: an STM32F7 that sleeps is only reached under reset."""
+    held = []
+    for name in list_boards():
+        how = load_board(name).flash_with
+        under = how is not None and any("connect_assert_srst" in word for word in how.openocd)
+        assert under == (how is not None and how.under_reset), name
+        held += [name] if under else []
+    assert {"stm32f746g-disco", "stm32f769i-disco", "nucleo-f767zi"} <= set(held)
+
+
+def test_counts_of_an_emulator_are_no_times_of_a_chip() -> None:
+    """QEMU is not cycle-accurate: what it counts is exact for the boards that it is, alone."""
+    for name in list_boards():
+        board = load_board(name)
+        assert board.kind == "emulated" or all(row.estimated for row in board.cost.values()), name
+        for row in board.cost.values():
+            assert row.estimated or row.source.startswith("Instructions counted"), name
+
+
 def test_poets_platforms_are_there_to_plan_with() -> None:
     assert tuple(n for n in list_boards() if load_board(n).kind == "planning") == PLANNING
     for name in PLANNING:

@@ -89,7 +89,15 @@ def test_a_step_with_homes_on_the_card_is_accepted() -> None:
         # read back after the update without having been written
         ((*GOOD[:15], free(W), page_in(W), wait(W), *GOOD[15:]), "a written page of value 2 'w'"),
         # overwritten while it is written
-        ((*GOOD[:14], page_out(W), *GOOD[14:]), "no transfer of value 2 'w' under way"),
+        (
+            (*GOOD[:14], page_out(W), *GOOD[14:]),
+            "action 15 (compute 6) momentum: expected no transfer of value 2 'w' under way",
+        ),
+        # made in place of a value that has its home on the card
+        (
+            edited((5, compute(2, (P, W)))),
+            "action 5 (compute 2) dense: expected an in-place input without a home, got value 2",
+        ),
     ],
 )
 def test_each_broken_rule_is_found(actions: tuple[Action, ...], message: str) -> None:

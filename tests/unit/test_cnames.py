@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poet_mcu.cnames import Names, c_string, comment_text, identifier
+from poet_mcu.cnames import Names, board_name, board_names, c_string, comment_text, identifier
 
 VALID = re.compile(r"^[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*$")
 
@@ -112,3 +112,23 @@ def test_comment_text_cannot_end_or_continue_the_comment(text):
 def test_comment_text_shows_what_was_there():
     assert comment_text("a*/b\nc \u202e") == "a* /b c <U+202E>"
     assert comment_text("*//*") == "* / / *"
+
+
+LONG = st.text(min_size=0, max_size=3).map(lambda tail: "ü" * 210 + tail)
+
+
+@given(st.lists(st.one_of(st.text(max_size=8), LONG), max_size=12))
+def test_names_on_the_board_are_short_and_differ(texts):
+    told = board_names(texts)
+    assert len(set(told)) == len(texts)
+    assert all(len(name.encode()) <= 400 for name in told)
+    for text, name in zip(texts, told, strict=True):
+        assert name.startswith(text[:150])
+    kept = [text for text in dict.fromkeys(texts) if len(text.encode()) <= 400]
+    assert board_names(kept) == kept
+
+
+def test_a_name_that_looks_like_a_cut_one_gets_another():
+    long = "n" * 500
+    assert board_names([board_name(long), long])[1] not in (long, board_name(long))
+    assert len(board_name("n" * 400)) == 400 == len(board_name("n" * 401))

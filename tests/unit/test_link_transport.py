@@ -80,9 +80,11 @@ def test_the_window_bounds_what_is_under_way() -> None:
         assert len(seen) == 3
 
 
-def test_foreign_late_doubled_and_echoed_frames_are_ignored() -> None:
+def test_late_doubled_and_echoed_frames_are_ignored() -> None:
+    """The late one is, for the first request, an answer to somebody before us."""
+
     def script(_: int, frame: Frame) -> bytes:
-        other = Frame(frame.type | ANSWER, frame.sequence ^ 1, b"old")
+        other = Frame(frame.type | ANSWER, (frame.sequence - 1) & 0xFFFF, b"old")
         wrong = Frame(Message.READ | ANSWER, frame.sequence, b"type")
         good = answer_to(frame, b"good")
         return encode_frame(frame) + encode_frame(other) + encode_frame(wrong) + good + good
@@ -90,6 +92,27 @@ def test_foreign_late_doubled_and_echoed_frames_are_ignored() -> None:
     with peer(script) as (url, _), Link(url, 1.0, 2) as link:
         for _ in range(3):
             assert link.exchange([Request(Message.COUNTERS)]) == [b"good"]
+
+
+@pytest.mark.parametrize("ours", [1, 3, 100])
+@pytest.mark.parametrize("distance", [1, 2, 0x8000, -64, -65, -200])
+@pytest.mark.parametrize("kind", [Message.COUNTERS | ANSWER, Message.PROGRESS, Message.ERROR])
+def test_answers_to_somebody_else_are_told(kind: int, distance: int, ours: int) -> None:
+    """``distance`` from the request under way, the last of ``ours``: ahead, or too far behind."""
+
+    def script(number: int, frame: Frame) -> bytes:
+        stranger = Frame(kind, (frame.sequence + distance) & 0xFFFF, b"theirs")
+        return (encode_frame(stranger) if number == ours else b"") + answer_to(frame)
+
+    with peer(script) as (url, _), Link(url, 1.0, 2, window=1) as link:
+        link._sequence = 0xFFFE
+        late = -min(ours, 63) <= distance <= 0
+        for number in range(ours + 1):
+            if number == ours and not late:
+                with pytest.raises(DeviceError, match="another program talks with the board"):
+                    link.exchange([Request(Message.COUNTERS)])
+            else:
+                assert link.exchange([Request(Message.COUNTERS)]) == [b""]
 
 
 def test_sequence_numbers_wrap() -> None:

@@ -66,6 +66,17 @@ def test_licence_is_apache_2():
     assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["docs/cases.md", "docs/faults.md", "tests/README.md"])
+def test_documents_name_tests_that_run_every_day(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:unit|host|qemu|emulator|e2e|hil|fuzz)/test_\w+\.py)`", text))
+    assert named
+    for path in sorted(named):
+        source = (ROOT / "tests" / path).read_text(encoding="utf-8")
+        assert re.search(r"^def test_", source, re.MULTILINE), path
+        assert not re.search(r"^pytestmark.*slow", source, re.MULTILINE), path
+
+
 def test_scripts_are_executable_and_parse():
     for name in ("tools/setup.sh", ".ci/run"):
         path = ROOT / name

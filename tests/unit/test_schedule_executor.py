@@ -7,7 +7,9 @@ import pytest
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.schedule import Action, ActionKind, Schedule
 from poet_mcu.schedule import check_budget, simulate
+from poet_mcu.schedule.decode import Visit, _compute, _kept_after
 from poet_mcu.schedule.problem import Op, Problem, Tensor
+from poet_mcu.schedule.touch import expand
 
 X, A, B, G = 7, 8, 9, 11
 
@@ -143,3 +145,123 @@ def test_budget_and_deadline_are_checked_apart():
         check_budget(replace(PROBLEM, memory_bytes=219), m)
     with pytest.raises(InternalError, match=r"deadline: expected at most 9\.2 s, got 9\.25 s"):
         check_budget(replace(PROBLEM, deadline_s=9.2), m)
+
+
+def test_written_bytes_are_checked_too():
+    m = simulate(PROBLEM, plan())
+    check_budget(replace(PROBLEM, max_write_bytes=100), m)
+    with pytest.raises(InternalError, match="writes: expected at most 99 bytes a step, got 100"):
+        check_budget(replace(PROBLEM, max_write_bytes=99), m)
+
+
+W, D = 3, 4
+UPDATED = Problem(
+    "home on the card",
+    (
+        tensor(W, "w", 50, at_start_paged=True, at_end_paged=True),
+        tensor(D, "d", 40),
+    ),
+    (
+        Op(80, "use", (W,), (D,), 1.0, 10.0, 0, recomputable=True, backward=False),
+        Op(81, "update", (W, D), (), 1.0, 10.0, 0, False, True, mutates=(W,)),
+    ),
+    1000,
+)
+
+
+def updated(*edits):
+    actions = [
+        do("page_in", W),  # 0
+        do("wait", W),  # 1
+        do("compute", 80),  # 2
+        do("compute", 81),  # 3
+        do("page_out", W),  # 4
+        do("wait", W),  # 5
+        do("free", W),  # 6
+        do("free", D),  # 7
+    ]
+    for index, *more in edits:
+        actions[index : index + 1] = more
+    return Schedule(tuple(actions))
+
+
+def test_a_home_on_the_card_is_updated():
+    assert simulate(UPDATED, updated()).sd_write_bytes == 50
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        ([(3, do("page_out", W), do("compute", 81))], "update overwrites w.*no page-out in flight"),
+        ([(5,), (4,)], "end of the step, w.*expected its page up to date, got a stale one"),
+        (
+            [(4, do("free", D), do("compute", 80, recompute=True), do("page_out", W))],
+            "use again.*expected inputs as at first, got updated ones",
+        ),
+    ],
+)
+def test_each_broken_rule_of_an_update_is_found(edits, message):
+    with pytest.raises(InternalError, match=message):
+        simulate(UPDATED, updated(*edits))
+
+
+def test_an_update_of_another_tensor_is_found():
+    use, update = UPDATED.ops
+    strange = replace(UPDATED, ops=(use, replace(update, inputs=(D,))))
+    with pytest.raises(InternalError, match=r"update overwrites w.*expected one of its inputs"):
+        simulate(strange, updated())
+
+
+USE, UPDATE = UPDATED.ops
+FIRST, SECOND, GRAD = PROBLEM.ops
+MALFORMED = {
+    "an unknown input": (PROBLEM, (replace(FIRST, inputs=(99,)),), "first: expected known tensors"),
+    "an unknown output": (
+        PROBLEM,
+        (replace(FIRST, outputs=(99,)),),
+        "first: expected known tensors, each once",
+    ),
+    "a tensor twice": (
+        PROBLEM,
+        (replace(FIRST, inputs=(X, X)),),
+        "first: expected known tensors, each once",
+    ),
+    "an input of nobody": (PROBLEM, (SECOND,), "second: expected a producer before the read of a"),
+    "two producers": (PROBLEM, (FIRST, FIRST), "first: expected one producer of a"),
+    "a read behind the update": (
+        UPDATED,
+        (USE, UPDATE, replace(USE, outputs=())),
+        "use: expected no read behind the update of w",
+    ),
+    "an update of what is not read": (
+        UPDATED,
+        (USE, replace(UPDATE, inputs=(D,))),
+        "update: expected one run that updates its input w",
+    ),
+    "an update of what has no home": (
+        PROBLEM,
+        (FIRST, replace(SECOND, mutates=(A,), recomputable=False)),
+        "second: expected one run that updates its input a",
+    ),
+    "an update that may run again": (
+        UPDATED,
+        (USE, replace(UPDATE, recomputable=True)),
+        "update: expected one run that updates its input w",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_problem_is_refused(name):
+    problem, ops, message = MALFORMED[name]
+    expand(problem)
+    with pytest.raises(InternalError, match=message):
+        expand(replace(problem, ops=ops))
+
+
+def test_decoding_refuses_what_no_problem_asks_for():
+    expanded = expand(PROBLEM)
+    with pytest.raises(InternalError, match="second: expected a produced before, got nothing"):
+        _kept_after(expanded, [Visit(2, frozenset(), optional=False)], {})
+    with pytest.raises(InternalError, match="start: expected an op, got none"):
+        _compute(expanded, expanded.steps[0], (), recompute=False)

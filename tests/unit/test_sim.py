@@ -11,9 +11,9 @@ import plans
 import pytest
 
 from poet_mcu.errors import InternalError
-from poet_mcu.ir.graph import Role
+from poet_mcu.ir.graph import DType, Role
 from poet_mcu.ir.program import Instruction, Opcode, Program
-from poet_mcu.pipeline.selfcheck import check_program, sample_feeds
+from poet_mcu.pipeline.selfcheck import _differences, check_program, sample_feeds
 from poet_mcu.pipeline.stepplan import StepPlan
 from poet_mcu.sim.card import FakeCard
 from poet_mcu.sim.interpreter import Interpreter
@@ -148,6 +148,18 @@ def test_selfcheck_sees_a_wrong_value(paged: StepPlan) -> None:
         check_program(replace(paged, program=program))
 
 
+def test_selfcheck_sees_a_wrong_result_alone(paged: StepPlan) -> None:
+    graph, feeds = paged.graph, sample_feeds(paged.graph)
+    machine = Interpreter(graph, paged.program)
+    results = machine.run(feeds, 0.05)
+    expected = run_plain(graph, graph.initial, feeds, 0.05)
+    assert _differences(graph, machine, results, expected) == []
+    (loss,) = results
+    wrong = {loss: results[loss] + 1}
+    name = graph.values[loss].name
+    assert _differences(graph, machine, wrong, expected) == [f"value '{name}' differs"]
+
+
 def test_the_fake_card_copies_late() -> None:
     card, buffer = FakeCard(), np.arange(8, dtype=np.uint8)
     card.start_write(0, buffer)
@@ -169,13 +181,36 @@ def test_the_fake_card_counts_and_refuses() -> None:
     card.start_write(3, buffer)
     with pytest.raises(InternalError, match="another transfer is under way"):
         card.start_write(4, buffer)
+    with pytest.raises(InternalError, match="another transfer is under way"):
+        card.start_read(3, buffer)
     with pytest.raises(InternalError, match="step begins while"):
         card.begin_step()
     card.wait(3)
-    assert (card.write_bytes, card.writes, card.read_bytes, card.reads) == (600, 1, 0, 0)
+    card.start_read(3, buffer)
+    for transfer in (card.start_read, card.start_write):
+        with pytest.raises(InternalError, match="another transfer is under way"):
+            transfer(3, buffer)
+    card.wait(3)
+    assert (card.write_bytes, card.writes, card.read_bytes, card.reads) == (600, 1, 600, 1)
     card.begin_step()
     with pytest.raises(InternalError, match="before it was written"):
         card.start_read(3, buffer)
+
+
+@pytest.mark.parametrize("byte", [0, 5, 15])
+def test_a_poisoned_byte_is_never_read(paged: StepPlan, byte: int) -> None:
+    machine = Interpreter(paged.graph, paged.program)
+    machine.store(0, np.ones(4, np.float32))
+    assert (machine.load(0, (4,), DType.F32) == 1).all()
+    machine.poison(byte, 1)
+    with pytest.raises(InternalError, match=r"poisoned bytes in \[0, 16\)"):
+        machine.load(0, (4,), DType.F32)
+
+
+def test_a_call_without_a_call_is_seen(paged: StepPlan) -> None:
+    program = edited(paged, lambda i: [replace(i[first(i, Opcode.CALL)], call=None), *i])
+    with pytest.raises(InternalError, match="a call instruction without a call"):
+        Interpreter(paged.graph, program).run(sample_feeds(paged.graph), 0.05)
 
 
 def test_plain_state_starts_at_the_initial_values(paged: StepPlan) -> None:

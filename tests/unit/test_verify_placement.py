@@ -230,12 +230,21 @@ def test_whole_message_of_an_overlap():
     )
 
 
-def test_size_below_the_dense_bytes():
-    sizes = padded(tiny_graph()) | {A: 32}
+@pytest.mark.parametrize("size", [32, None])
+def test_size_below_the_dense_bytes(size):
+    sizes = padded(tiny_graph()) | {A: size}
+    if size is None:
+        del sizes[A]
     with pytest.raises(
-        InternalError, match="value 5: expected a size of at least 64 bytes, got 32"
+        InternalError, match=f"value 5: expected a size of at least 64 bytes, got {size}"
     ):
         check(GOOD, sizes=sizes)
+
+
+@pytest.mark.parametrize("alignment", [0, -8])
+def test_an_alignment_that_is_none_is_no_alignment(alignment):
+    with pytest.raises(InternalError, match=f"alignment: expected {alignment} bytes"):
+        check(changed(alignment_bytes=alignment), alignment_bytes=None)
 
 
 def test_only_the_pair_itself_may_overlap():

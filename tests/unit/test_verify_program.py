@@ -81,6 +81,10 @@ SABOTAGE: dict[str, tuple[Change, str]] = {
         lambda p: at(p, Opcode.DROP, lambda i: replace(i, offset=10_000_000)),
         "is outside",
     ),
+    "before the arena": (
+        lambda p: at(p, Opcode.DROP, lambda i: replace(i, offset=-8)),
+        r"\[-8, \d+\) is outside",
+    ),
     "another offset of a drop": (
         lambda p: at(p, Opcode.DROP, lambda i: replace(i, offset=i.offset + 8)),
         "lives at",
@@ -104,6 +108,10 @@ SABOTAGE: dict[str, tuple[Change, str]] = {
     "the page of another value": (
         lambda p: at(p, Opcode.PAGE_OUT, lambda i: replace(i, page=i.page + 1)),
         "is not the page of value",
+    ),
+    "the page of nobody": (
+        lambda p: at(p, Opcode.PAGE_OUT, lambda i: replace(i, page=999)),
+        "page 999 is not the page of value",
     ),
     "a workspace that is another's": (
         call_with(lambda o: replace(o, offset=o.offset + 8), "ws"),

@@ -144,6 +144,10 @@ SABOTAGES = {
         replaced(8, compute(4, (GP, P), (GP, LABEL))),
         "expected each value in one in-place pair",
     ),
+    "in-place input taken twice": (
+        replaced(8, compute(4, (GP, P), (GW, P))),
+        "expected each value in one in-place pair",
+    ),
     "in-place input read later": (
         replaced(1, compute(1, (R, A))),
         "action 6 (free 5): expected value 5 'a' resident, got a value that is not",

@@ -29,7 +29,7 @@ def test_training(board: Board, firmware: BuildFolder, record_property: Record) 
     """20 steps with pages on the card: the host's bits, the reference's numbers, the plan's SD."""
     prepared = firmware.prepared()
     work = batches(prepared, None, STEPS)
-    ours = run_steps(Session(board), work)
+    ours = run_steps(Session.of(board, prepared), work)
     facts, faults = judge(firmware, prepared, ours, work)
     assert firmware.plan["page_outs"] > 0
     for key in ("cycles_per_step", "stack_used_bytes", "sd_read_bytes", "reference_difference"):

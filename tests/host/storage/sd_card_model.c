@@ -243,12 +243,28 @@ static void app_command(uint32_t number, uint32_t argument)
     }
 }
 
+/* Counts down what is to happen so many times. */
+static bool strikes(uint32_t *left)
+{
+    if (*left == 0u) {
+        return false;
+    }
+    (*left)--;
+    return true;
+}
+
+static void if_cond(uint32_t argument)
+{
+    const uint32_t echo = opt.refuses_voltage ? argument & 0xFFu : argument & 0xFFFu;
+    seen_if_cond = true;
+    push_r1(0u);
+    push_word(strikes(&opt.misheard_echoes) ? echo ^ 0x10u : echo);
+}
+
 static void idle_command(uint32_t number, uint32_t argument)
 {
     if (number == 8u && opt.kind != CARD_SDSC_V1 && opt.kind != CARD_MMC) {
-        seen_if_cond = true;
-        push_r1(0u);
-        push_word(opt.refuses_voltage ? argument & 0xFFu : argument & 0xFFFu);
+        if_cond(argument);
     } else if (number == 58u) {
         push_r1(0u);
         push_word(ocr());
@@ -329,6 +345,10 @@ static void command(void)
         return; /* not understood while data flows */
     }
     card_seen.commands[number]++;
+    if (number == opt.misheard_command && strikes(&opt.misheard)) {
+        push_r1(8u);
+        return;
+    }
     if ((crc_on || number == 0u || number == 8u) && !crc_good) {
         push_r1(8u);
         return;

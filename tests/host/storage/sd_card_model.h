@@ -34,6 +34,9 @@ typedef struct {
     uint32_t damage_after;    /* ... after so many good ones */
     uint32_t refused_blocks;  /* so many written blocks get the data response "CRC error" */
     uint32_t refuse_after;
+    uint32_t misheard;        /* so many commands of the next number get R1 "CRC error" */
+    uint32_t misheard_command;
+    uint32_t misheard_echoes; /* so many echoes of CMD8 come with another pattern */
     uint32_t write_error_at;  /* block whose write gets "write error"; UINT32_MAX: none */
     uint32_t program_error_at; /* block accepted and then lost; told by CMD13 only */
     uint32_t read_error_at;    /* block that comes as an error token */

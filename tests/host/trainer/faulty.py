@@ -93,7 +93,7 @@ class Proxy:
         self.to_board, self.to_host = Line(kind, 1, rate), Line(kind, 2, rate)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"socket://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._far = _connected(target)
+        self._far = connected(target)
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -113,14 +113,14 @@ class Proxy:
 
     def board_is_now(self, target: str) -> None:
         """The board has restarted: what was on its way is lost, the line is the same."""
-        self._far = _connected(target)
+        self._far = connected(target)
         self._listen_to(self._far)
 
     def close(self) -> None:
         self._listener.close()
 
 
-def _connected(target: str) -> socket.socket:
+def connected(target: str) -> socket.socket:
     host, _, port = target.removeprefix("socket://").rpartition(":")
     far = socket.create_connection((host, int(port)))
     far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
