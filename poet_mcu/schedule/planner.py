@@ -43,6 +43,13 @@ OVERHEAD_GAP = 1e-2
 CLOSED_GAP = 1e-8
 
 
+#: what a search that found no plan ended with; only a proof makes it INFEASIBLE
+_WITHOUT_PLAN = {
+    SolveStatus.OPTIMAL: SolveStatus.ERROR,
+    SolveStatus.FEASIBLE: SolveStatus.TIMEOUT,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a running solve stands; ``objective_j`` is None while there is no plan."""
@@ -187,10 +194,14 @@ class _Search:
             self.lower_j = max(self.lower_j, joules)
             self.tell()
 
+        def exhausted() -> None:
+            if self.best is not None:
+                bound(self.best.metrics.energy_j)
+
         gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
         bus = BusSearch(
             self.problem, self.backend, self.options.paging, gaps,
-            lambda: self.left_s, self.offer, bound, self.done,
+            lambda: self.left_s, self.offer, bound, self.done, exhausted,
         )  # fmt: skip
         return bus.run(slots)
 
@@ -344,7 +355,7 @@ class _Search:
         spent_s = time.monotonic() - self.began_s
         lower_j, name = self.lower_j, self.backend.name
         if self.best is None:
-            failed = status if status is not SolveStatus.OPTIMAL else SolveStatus.ERROR
+            failed = _WITHOUT_PLAN.get(status, status)
             return Solution(failed, None, None, None, lower_j, None, None, spent_s, name)
         check_budget(self.problem, self.best.metrics)
         energy_j = self.best.metrics.energy_j
