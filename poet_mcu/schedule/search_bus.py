@@ -27,7 +27,7 @@ from poet_mcu.schedule.touch import Layout
 #: of the time left the relaxation of a graph with many choices gets this share
 RELAXED_SHARE = 0.5
 #: after so many choices of runs the gap stays as it is
-MAX_ROUNDS = 200
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
