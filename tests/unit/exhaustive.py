@@ -36,8 +36,8 @@ from poet_mcu.schedule.problem import Op, Problem, Tensor
 HERE = Path(__file__).resolve().parent
 UNIT = 64  # ticks a second, energies of the generator a joule
 FLAGS = ("pageable", "at_start", "at_end", "at_start_paged", "at_end_paged")
-#: states after which the search gives up, some 2 GB
-MOST_STATES = 12_000_000
+#: states after which the search gives up, half a GB
+MOST_STATES = 3_000_000
 #: seconds of a solve in ``main``
 LIMIT_S = 20.0
 WARNINGS = "-Wall -Wextra -Wpedantic -Werror -Wconversion -Wsign-conversion -Wshadow"
