@@ -155,3 +155,17 @@ def test_orders(run: Any, model: Path) -> None:
     named = run(*common, "--ram", least, "--order", best["order"]).json
     assert named["energy_j"] == pytest.approx(best["energy_j"])
     assert run(*common, "--order", "random").code == 2
+
+
+def test_the_table_has_every_baseline_and_what_the_card_costs(run: Any, model: Path) -> None:
+    common = ("plan", model, "--board", BOARD, "--batch", 16)
+    least = run(*common, "--json").json["minimum_peak_bytes"]
+    lines = run(*common, "--ram", least).out.splitlines()
+    heading = next(line for line in lines if line.split()[:2] == ["plan", "fits"])
+    for word in ("peak", "energy", "for SD", "time", "waiting", "SD read", "SD written"):
+        assert word in heading
+    rows = {line[:25].strip() for line in lines}
+    assert {
+        "keep every activation", "free early, in place", "page everything", "recompute everything",
+        "square-root checkpoints", "best with paging only", "best with recompute only",
+    } <= rows  # fmt: skip
