@@ -99,7 +99,8 @@ def test_bad_options(run: Any, model: Path, words: tuple[str, ...], message: str
 def test_impossible_budget_says_what_works(run: Any, model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("build", model, "--board", BOARD, "--batch", 16, "--ram", "8K", "-o", out)
-    expect(run(*words), 3, "within 8192 bytes", "the smallest RAM that works is", "raise --ram")
+    told = ("within 8192 bytes", "the smallest RAM that works is", "set by '", "raise --ram")
+    expect(run(*words), 3, *told)
     assert not out.exists()
     assert list(tmp_path.iterdir()) == []
     facts = run(*words, "--json").json
@@ -123,8 +124,6 @@ def test_each_change_that_helps_is_named_and_helps(run: Any) -> None:
         given = {"--batch": 16, option: value}
         changed = [word for pair in given.items() for word in pair]
         assert run(*words[:-1], needed, *changed, "--json").json["peak_bytes"] <= needed
-    nothing = run("plan", digits, "--board", "qemu-m7-sd", "--ram", "4K", "--batch", 16)
-    expect(nothing, 3, "raise --ram, lower --batch, or freeze layers")
 
 
 @pytest.mark.parametrize("ram", ["1", "2K", "4K"])

@@ -125,7 +125,9 @@ def test_parameters_on_the_card_train_where_they_do_not_fit_beside_the_work(
     assert roomy["largest_working_set_bytes"] > 48 * 1024  # parameters and runtime included
     assert run("plan", *common, "--ram", ram).code == 3
     folder = tmp_path / "built"
-    built = run("build", *common, "--ram", ram, "--home-parameters", "auto", "-o", folder, "--json")
+    tight = (*common, "--ram", ram, "--home-parameters")
+    assert run("plan", *tight, "auto", "--json").json["home_parameters"] == "card"
+    built = run("build", *tight, "card", "-o", folder, "--json")
     assert built.code == 0
     assert built.json["home_parameters"] == "card"
     assert built.json["card_home_bytes"] > 7000

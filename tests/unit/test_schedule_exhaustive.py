@@ -3,7 +3,7 @@
 import collections
 
 import pytest
-from exhaustive import compare, optimum, training_case
+from exhaustive import TooLarge, compare, optimum, training_case
 from test_schedule_bus import BusOracle
 
 #: the first so many cases have been compared (docs/proofs.md)
@@ -30,7 +30,7 @@ FEATURES = {
 def test_optimum_of_the_sample():
     ends = collections.Counter()
     features = collections.Counter()
-    for seed in range(DAILY):
+    for seed in range(100, 100 + DAILY):
         case = training_case(seed, most_ops=5)
         _, ended = compare(case)
         ends[ended] += 1
@@ -43,10 +43,13 @@ def test_optimum_of_the_sample():
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(CASES // BLOCK))
 def test_optimum_at_length(block):
-    ends = collections.Counter(
-        compare(training_case(seed))[1] for seed in range(BLOCK * block, BLOCK * block + BLOCK)
-    )
-    assert ends["not proven"] <= BLOCK // 10
+    ends = collections.Counter()
+    for seed in range(BLOCK * block, BLOCK * block + BLOCK):
+        try:
+            ends[compare(training_case(seed))[1]] += 1
+        except TooLarge:
+            ends["too large"] += 1
+    assert ends["optimal"] + ends["infeasible"] >= 0.9 * BLOCK
 
 
 def test_the_two_searches_agree():

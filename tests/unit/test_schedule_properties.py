@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from poet_mcu.schedule import SolveOptions, SolveStatus, check_budget, simulate, solve
 
 SEEDS = st.integers(10_000, 1_000_000)
-LIMIT_S = 20.0
+LIMIT_S = 5.0
 
 
 def solved(case, solver="highs"):
@@ -90,7 +90,7 @@ MORE = (more_ram, more_time, more_bandwidth, more_writes)
 
 
 @pytest.mark.parametrize("make", MORE)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=SEEDS, blocks=st.integers(1, 8))
 def test_more_is_never_worse(make, seed, blocks):
     check_more(make, seed, blocks)
@@ -104,7 +104,7 @@ def test_more_is_never_worse_at_length(make, seed, blocks):
     check_more(make, seed, blocks)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=SEEDS)
 def test_solvers_agree(seed):
     check_solvers(seed)
