@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from exhaustive import training_case
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poet_mcu.schedule import SolveOptions, SolveStatus, check_budget, simulate, solve
@@ -51,27 +51,29 @@ def assert_never_worse(less, more):
 
 
 def more_ram(case, blocks):
-    return with_problem(case, memory_bytes=case.problem.memory_bytes + 32 * blocks)
+    return case, with_problem(case, memory_bytes=case.problem.memory_bytes + 32 * blocks)
 
 
 def more_time(case, blocks):
-    assume(case.problem.deadline_s is not None)
-    return with_problem(case, deadline_s=case.problem.deadline_s + blocks / 8)
+    tight_s = case.problem.deadline_s or case.problem.floor_s + 2.0
+    less = with_problem(case, deadline_s=tight_s)
+    return less, with_problem(case, deadline_s=tight_s + blocks / 8)
 
 
 def more_bandwidth(case, blocks):
-    return faster_card(case, 1.0 / (1 + blocks / 4))
+    return case, faster_card(case, 1.0 / (1 + blocks / 4))
 
 
 def more_writes(case, blocks):
-    assume(case.problem.max_write_bytes is not None)
-    return with_problem(case, max_write_bytes=case.problem.max_write_bytes + 32 * blocks)
+    least = sum(t.nbytes for t in case.problem.forced_writes)
+    less = with_problem(case, max_write_bytes=case.problem.max_write_bytes or least)
+    limit = less.problem.max_write_bytes + 32 * blocks
+    return less, with_problem(less, max_write_bytes=limit)
 
 
 def check_more(make, seed, blocks):
-    case = training_case(seed, most_ops=5)
-    richer = make(case, blocks)
-    assert_never_worse(solved(case), solved(richer))
+    less, more = make(training_case(seed, most_ops=5), blocks)
+    assert_never_worse(solved(less), solved(more))
 
 
 def check_solvers(seed):
