@@ -28,7 +28,7 @@ import bench_figures
 from poet_mcu.bench.case import Case
 from poet_mcu.bench.cases import functions
 from poet_mcu.bench.recurrent import every_case
-from poet_mcu.bench.table import ALIGNMENT, ARENA, arena_bytes, calls, repeats_of, rows
+from poet_mcu.bench.table import ALIGNMENT, ARENA, GUARD, arena_bytes, calls, repeats_of, rows
 from poet_mcu.toolchain.elf import measure
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +79,8 @@ def has_plain(case: Case) -> bool:
 def case_table(cases: Sequence[Case], plain: Sequence[Case], *, once: bool) -> str:
     """The C text of bench_cases.h: the calls and the table of cases; ``plain`` have both."""
     size = arena_bytes(cases)
-    parts = [f"uint8_t arena[{size}] __attribute__((aligned({ALIGNMENT})));", ARENA]
+    parts = [f"#define BENCH_GUARD {GUARD}U"]
+    parts += [f"uint8_t arena[{size}] __attribute__((aligned({ALIGNMENT})));", ARENA]
     parts += calls(cases, "fast")
     parts += [f"void plain_{i}(void);" for i in range(len(plain))]
     table = rows(cases, plain, once=once)
@@ -177,7 +178,7 @@ def count(core: Core, cases: Sequence[Case], *, plain: bool = False) -> dict[str
 
 
 def differing(core: Core, cases: Sequence[Case]) -> list[str]:
-    """Names of the cases whose results on the core are not bit for bit the plain kernel's."""
+    """Names of the cases that on the core write behind their buffers, or other bits than plain."""
     found = answers(core, cases, plain=True, verify=True)
     return [name for name, (_, same) in found.items() if not same]
 

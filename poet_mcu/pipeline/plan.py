@@ -14,6 +14,7 @@ from poet_mcu.lower.select import forms
 from poet_mcu.memory.slots import place_slots
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.prepare import Prepared, prepare
+from poet_mcu.pipeline.remedies import advice, remedies
 from poet_mcu.pipeline.stepplan import (
     BASELINES,
     PAGE_ALIGNMENT_BLOCKS,
@@ -347,22 +348,14 @@ def _explain(
     elif fits_ram and options.deadline_s is not None:
         text += _deadline_text(prepared, budget, options, facts)
     else:
+        progress("looking for a change that makes it fit")
+        facts["remedies"] = remedies(prepared)
         text += (
             f", got none; the smallest RAM that works is {needed} bytes ({format_bytes(needed)}), "
             f"set by '{facts['largest_operator']}', which alone needs "
-            f"{facts['largest_working_set_bytes']}; raise --ram, lower --batch, or freeze layers"
-            f"{_card_hint(prepared, needed)}"
+            f"{facts['largest_working_set_bytes']}; {advice(facts['remedies'])}"
         )
     return PlanInfeasible(text, facts)
-
-
-def _card_hint(prepared: Prepared, needed_bytes: int) -> str:
-    """What to do where weights and state are most of what is needed."""
-    homes = sum(value.type.nbytes for value in prepared.train.home_ram())
-    options = prepared.options
-    if options.home_parameters != "ram" or not options.paging or 2 * homes < needed_bytes:
-        return ""
-    return f"; {homes} bytes of it are parameters: --home-parameters card pages them"
 
 
 def _limits(prepared: Prepared, budget: Budget, options: Options) -> dict[str, Any]:

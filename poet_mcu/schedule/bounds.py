@@ -20,13 +20,12 @@ def _pinned(expanded: Steps, *, paging: bool, remat: bool) -> list[int]:
     pinned = [0] * len(expanded.steps)
     reads = expanded.base_reads()
     for i, producer in expanded.producers().items():
-        droppable = (paging and expanded.tensors[i].pageable) or (
-            remat and expanded.steps[producer].recomputable
-        )
+        tensor = expanded.tensors[i]
+        back_from_card = (paging and tensor.pageable) or tensor.at_start_paged
+        droppable = back_from_card or (remat and expanded.steps[producer].recomputable)
         if droppable or not reads[i]:
             continue
-        first = reads[i][0] if expanded.tensors[i].at_start_paged else producer
-        for k in range(first + 1, reads[i][-1]):
+        for k in range(producer + 1, reads[i][-1]):
             if k not in reads[i]:
                 pinned[k] += expanded.tensors[i].nbytes
     return pinned

@@ -249,6 +249,43 @@ class Builder:
         self.add(terms, pulp.LpConstraintLE, (compute_s - forced_s) / unit)
         self.joules.append((stall, self.problem.wait_w))
         self.seconds.append((stall, 1.0))
+        self.no_idle_holds()
+        self.one_order()
+
+    def no_idle_holds(self) -> None:
+        """Nothing is held, and so nothing runs again, without a read behind it.
+
+        No plan is lost; one plan less stands for many equal ones, which the search with overlap
+        would have to try one by one.
+        """
+        none: list[Term] = []
+        for i, touches in enumerate(self.layout.touches):
+            for j, touch in enumerate(touches):
+                after = self.out.h.get((i, j + 1))
+                used: list[Term] = none if after is None else [(after, -1.0)]
+                if touch.read:
+                    var, factor = self.run(touch.slot)
+                    used = [*used, (var, -factor)]
+                if j > 0:
+                    self.add([(self.out.h[i, j], 1.0), *used], pulp.LpConstraintLE, 0.0)
+        for s, run in self.out.R.items():
+            kept = [(i, self._next_touch(i, s)) for i in self.step(s).writes]
+            held = [(self.out.h[i, j], -1.0) for i, j in kept if j is not None]
+            self.add([(run, 1.0), *held], pulp.LpConstraintLE, 0.0)
+
+    def one_order(self) -> None:
+        """A second run of candidates at a stage begins below one of the first, else it is one."""
+        stage: list[int] = []
+        for s, slot in enumerate(self.layout.slots):
+            if slot.base:
+                stage = []
+                continue
+            steps = [self.layout.slots[n].step for n in stage]
+            if slot.step in steps:
+                began = stage[steps.index(slot.step) + 1 :]
+                terms: list[Term] = [(self.out.R[n], -1.0) for n in began]
+                self.add([(self.out.R[s], 1.0), *terms], pulp.LpConstraintLE, 0.0)
+            stage.append(s)
 
     def wear(self) -> None:
         """Bytes written <= the limit."""
@@ -317,7 +354,7 @@ class Builder:
         spare_s = max(self.problem.deadline_s - self.fixed_s, 0.0)
         unit = spare_s or self.problem.base_s or 1.0
         terms: list[Term] = [(v, f * ROW_SCALE / unit) for v, f in self.seconds if f]
-        if sum(f for _, f in terms) > spare_s * ROW_SCALE / unit:
+        if sum(f * v.upBound for v, f in self.seconds) > spare_s:
             self.add(terms, pulp.LpConstraintLE, spare_s * ROW_SCALE / unit)
 
     def objective(self) -> None:

@@ -47,6 +47,12 @@ CLOSED_GAP = 1e-8
 
 #: the answer of a full program that was stopped before it had one
 LATE = Answer(SolveStatus.TIMEOUT, None, None, None, "stopped")
+#: what a search that found no plan ended with; only a proof makes it INFEASIBLE
+_WITHOUT_PLAN = {
+    SolveStatus.OPTIMAL: SolveStatus.ERROR,
+    SolveStatus.FEASIBLE: SolveStatus.TIMEOUT,
+}
+
 #: one of each for the whole process: HiGHS keeps its worker
 BACKENDS: dict[str, Backend] = {"highs": Highs(), "cbc": Cbc()}
 #: the same for the full program that runs beside the search
@@ -170,10 +176,14 @@ class _Search:
         """Solve over ``slots`` with transfers beside compute."""
         self.exact = len(slots.slots) <= EXACT_SLOTS
 
+        def exhausted() -> None:
+            if self.best is not None:
+                self.bound(self.best.metrics.energy_j)
+
         gaps = (REL_GAP, ABS_GAP) if self.exact else (OVERHEAD_GAP, TOTAL_GAP * SCALE)
         bus = BusSearch(
             self.problem, self.backend, self.options.paging, gaps,
-            lambda: self.left_s, self.offer, self.bound, self.done,
+            lambda: self.left_s, self.offer, self.bound, self.done, exhausted,
         )  # fmt: skip
         return bus.run(slots)
 
@@ -347,7 +357,7 @@ class _Search:
         spent_s = time.monotonic() - self.began_s
         lower_j, name = self.lower_j, self.backend.name
         if self.best is None:
-            failed = status if status is not SolveStatus.OPTIMAL else SolveStatus.ERROR
+            failed = _WITHOUT_PLAN.get(status, status)
             return Solution(failed, None, None, None, lower_j, None, None, spent_s, name)
         check_budget(self.problem, self.best.metrics)
         energy_j = self.best.metrics.energy_j

@@ -27,14 +27,15 @@ from poet_mcu.schedule.touch import Layout
 #: of the time left the relaxation of a graph with many choices gets this share
 RELAXED_SHARE = 0.5
 #: after so many choices of runs the gap stays as it is
-MAX_ROUNDS = 60
+MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class BusSearch:
     """What the search needs of its caller.
 
-    ``offer`` takes a plan; ``bound`` a proven bound in joules; ``near`` tells when to stop.
+    ``offer`` takes a plan; ``bound`` a proven bound in joules; ``near`` tells when to stop;
+    ``exhausted`` that every choice of runs has its best plan, so that the best of them is proven.
     """
 
     problem: Problem
@@ -45,6 +46,7 @@ class BusSearch:
     offer: Callable[[Schedule], bool]
     bound: Callable[[float], None]
     near: Callable[[], bool]
+    exhausted: Callable[[], None]
 
     def run(self, slots: Layout) -> SolveStatus:
         """Search over ``slots``. INFEASIBLE only when every choice of runs is proven to be."""
@@ -56,6 +58,7 @@ class BusSearch:
             limits = Limits(max(share * self.left_s(), 0.1), *self.gaps)
             answer = self.backend.solve(form.model, limits)
             if answer.status is SolveStatus.INFEASIBLE:
+                self.exhausted()
                 return SolveStatus.OPTIMAL if found else SolveStatus.INFEASIBLE
             if answer.bound is not None:
                 self.bound(form.offset + answer.bound / form.scale)

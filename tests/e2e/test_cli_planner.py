@@ -125,7 +125,9 @@ def test_parameters_on_the_card_train_where_they_do_not_fit_beside_the_work(
     assert roomy["largest_working_set_bytes"] > 48 * 1024  # parameters and runtime included
     assert run("plan", *common, "--ram", ram).code == 3
     folder = tmp_path / "built"
-    built = run("build", *common, "--ram", ram, "--home-parameters", "auto", "-o", folder, "--json")
+    tight = (*common, "--ram", ram, "--home-parameters")
+    assert run("plan", *tight, "auto", "--json").json["home_parameters"] == "card"
+    built = run("build", *tight, "card", "-o", folder, "--json")
     assert built.code == 0
     assert built.json["home_parameters"] == "card"
     assert built.json["card_home_bytes"] > 7000
@@ -155,3 +157,17 @@ def test_orders(run: Any, model: Path) -> None:
     named = run(*common, "--ram", least, "--order", best["order"]).json
     assert named["energy_j"] == pytest.approx(best["energy_j"])
     assert run(*common, "--order", "random").code == 2
+
+
+def test_the_table_has_every_baseline_and_what_the_card_costs(run: Any, model: Path) -> None:
+    common = ("plan", model, "--board", BOARD, "--batch", 16)
+    least = run(*common, "--json").json["minimum_peak_bytes"]
+    lines = run(*common, "--ram", least).out.splitlines()
+    heading = next(line for line in lines if line.split()[:2] == ["plan", "fits"])
+    for word in ("peak", "energy", "for SD", "time", "waiting", "SD read", "SD written"):
+        assert word in heading
+    rows = {line[:25].strip() for line in lines}
+    assert {
+        "keep every activation", "free early, in place", "page everything", "recompute everything",
+        "square-root checkpoints", "best with paging only", "best with recompute only",
+    } <= rows  # fmt: skip

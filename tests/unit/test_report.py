@@ -16,6 +16,7 @@ from poet_mcu.errors import InputError
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.picture import plan_page, write_report
 from poet_mcu.pipeline.plan import plan
+from poet_mcu.pipeline.report import why
 from poet_mcu.report import render_page, trace, write_atomic
 from poet_mcu.report.numbers import comparison, wear_notes, wear_table
 from poet_mcu.report.page import Page, Section, Table
@@ -169,6 +170,16 @@ def test_every_op_and_value_is_in_the_schedule(which, request):
 def test_the_residual_plan_pages_and_recomputes(residual):
     assert residual.facts["page_outs"] > 0
     assert residual.facts["recomputes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("joules", "words"), [(2.0, "costs 1 J more"), (1.0, "costs the same"), (0.5, "500 mJ less")]
+)
+def test_each_means_alone_is_compared_with_the_plan(joules, words):
+    alone = {"peak_bytes": 1, "energy_j": joules}
+    facts = {"page_ins": 1, "page_outs": 1, "recomputes": 0, "energy_j": 1.0}
+    told = why(facts | {"baselines": {"paging_only": alone, "remat_only": alone}})
+    assert told.count(words) == 2
 
 
 def test_numbers_are_the_facts(digits, digits_html):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from poet_mcu import resources
+from poet_mcu.ir.schedule import ActionKind
 from poet_mcu.report import Curve, Panel, Point, pareto_figure, schedule_figure, trace
 from poet_mcu.report.axis import byte_ticks, bytes_label, index_ticks, scaled, ticks
 from poet_mcu.report.grid import columns_of, runs
@@ -71,6 +72,19 @@ def test_the_eight_layer_optimum_recomputes_2_and_3_and_pages_5_and_6(solved):
     for other in (replace(problem, tensors=kept), replace(problem, ops=once)):
         objective = solve(other).objective_j
         assert objective is None or objective > solution.objective_j * (1 + 1e-6)
+
+
+def test_beside_compute_the_write_of_6_runs_while_layer_7_does(example):
+    problem = replace(example.eight_layers(), overlap=True, wait_w=0.1)
+    solution = solve(problem)
+    assert solution.status is SolveStatus.OPTIMAL
+    actions = [(a.kind, a.subject) for a in solution.schedule.actions]
+    begun, done = actions.index((ActionKind.PAGE_OUT, 6)), actions.index((ActionKind.WAIT, 6))
+    assert begun < actions.index((ActionKind.COMPUTE, 7)) < done
+    assert {a.subject for a in solution.schedule.actions if a.recompute} == {2, 3}
+    paged = {t for kind, t in actions if kind is ActionKind.PAGE_IN}
+    assert paged == {5, 6}
+    assert simulate(problem, solution.schedule).stall_s < 2 * 2 * 5 * 0.9e-3 / 2
 
 
 def test_the_picture_in_docs_is_the_one_drawn(example, solved):

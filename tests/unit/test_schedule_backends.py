@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pulp
 import pytest
-from test_schedule_oracle import Oracle, random_problem
+from test_schedule_oracle import Oracle, descent_problem, random_problem
 
 from poet_mcu.errors import InternalError, ToolMissing
 from poet_mcu.schedule import (
@@ -181,15 +181,18 @@ def test_a_wrong_infeasible_of_presolve_is_not_believed(monkeypatch):
 
 
 def test_without_solution_or_proof_nothing_is_called_infeasible():
-    for problem in hard_problems()[:6]:
+    without = 0
+    for problem in (*hard_problems()[:6], descent_problem()):  # no baseline fits the last one
         for status in (SolveStatus.TIMEOUT, SolveStatus.ERROR):
             silent = Scripted(Answer(status, None, None, None))
             found = solve(problem, backend=silent)
             assert found.status in {status, SolveStatus.FEASIBLE}
             assert (found.schedule is None) == (found.status is status)
+            without += found.schedule is None
             if found.schedule is not None:
                 assert fits(problem, simulate(problem, found.schedule))
                 assert found.lower_bound_j == problem.base_j
+    assert without == 2
 
 
 def test_a_plan_that_does_not_fit_is_never_returned():

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import models
 import numpy as np
+import onnx
 import plans
 import pytest
+from models import node
 
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.graph import DType, Role
@@ -19,10 +21,26 @@ from poet_mcu.sim.card import FakeCard
 from poet_mcu.sim.interpreter import Interpreter
 from poet_mcu.sim.plain import run_plain
 
+
+def activations() -> onnx.ModelProto:
+    """Activations whose gradients need their input or their output, none of them being Relu."""
+    kinds = (("Gelu", {}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {"alpha": 0.1}))
+    nodes, tensors, x = [], {}, "x"
+    for k, (op, attrs) in enumerate(kinds):
+        tensors[f"w{k}"] = models.weights(32, 32, seed=k)
+        nodes += [node("MatMul", f"{x} w{k}", f"a{k}"), node(op, f"a{k}", f"b{k}", **attrs)]
+        x = f"b{k}"
+    nodes += [node("Sigmoid", x, "gate"), node("Mul", f"{x} gate", "swish")]
+    tensors["w"] = models.weights(32, 4, seed=9)
+    nodes.append(node("MatMul", "swish w", "y"))
+    return models.model(nodes, [8, 32], tensors, y=[8, 4], opset=20, ir=9)
+
+
 MODELS = {
     "cnn": lambda: models.cnn(2),
     "residual": lambda: models.residual(2),
     "mlp": lambda: models.mlp(8, (64, 64, 10)),
+    "activations": activations,
 }
 
 
