@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poet_mcu.bench.case import Case
-from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 
 RARE = 0.02  # weight of a case that is not among the common ones
 FEATURES = ("mac", "element", "transcendental", "call")

@@ -10,7 +10,8 @@ costs the sum of what it does.
 
 from __future__ import annotations
 
-from poet_mcu.board.schema import Board, CostRow
+from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import CostRow
 from poet_mcu.cost.price import Price
 from poet_mcu.errors import InternalError, nearest
 from poet_mcu.ops.operator import Cost

@@ -24,7 +24,8 @@ from poet_mcu.bench.fit import FEATURES, Fitted, family_table
 from poet_mcu.bench.select import common_names
 from poet_mcu.bench.table import repeats_of
 from poet_mcu.board.load import load_board
-from poet_mcu.board.schema import Board, CostRow
+from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import CostRow
 from poet_mcu.board.write import board_toml
 from poet_mcu.errors import CheckFailed, InputError
 from poet_mcu.link.selftest import CARD_CHECKSUM, CARD_READ, CARD_WRITE, GUARD_BYTES, SelfTest

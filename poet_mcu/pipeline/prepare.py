@@ -14,7 +14,7 @@ from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.lower.select import with_forms
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.stepplan import budget_of
-from poet_mcu.schedule.pricing import changed_twice, with_card_homes
+from poet_mcu.schedule.pricing import changed_twice, too_large_to_page, with_card_homes
 from poet_mcu.training.fuse import fused
 from poet_mcu.training.order import ORDERS, reordered
 from poet_mcu.training.training import evaluation_graph, training_graph, training_notes
@@ -34,7 +34,7 @@ class Prepared:
     @property
     def ram_bytes(self) -> int:
         """The budget for everything in RAM."""
-        return self.options.ram_bytes or self.board.sram.size_bytes
+        return self.options.ram_bytes or self.board.ram_bytes
 
     @property
     def steps(self) -> int | None:
@@ -67,7 +67,7 @@ def prepare(options: Options) -> Prepared:
     except ModelError as error:
         raise ModelError(f"{options.model.name}: {error}") from error
     alignment, on_card = board.arena.alignment_bytes, options.home_parameters == "card"
-    stay = changed_twice(train)
+    stay = changed_twice(train) | too_large_to_page(train, board)
     if on_card:
         train = with_card_homes(train, alignment, stay)
     evaluation = evaluation_graph(imported.graph, train)

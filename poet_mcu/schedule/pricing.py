@@ -45,6 +45,13 @@ def with_card_homes(
     return replace(graph, card_homes=frozenset(homes))
 
 
+def too_large_to_page(graph: Graph, board: Board) -> frozenset[str]:
+    """Names of the parameters and states that no part of the RAM can take from the card."""
+    sizes = padded_sizes(graph, board.arena.alignment_bytes)
+    kept = graph.with_role(*HOME_RAM)
+    return frozenset(v.name for v in kept if sizes[v.id] > board.most_paged_bytes)
+
+
 def changed_twice(graph: Graph) -> frozenset[str]:
     """Names of the values that several nodes overwrite: accumulated gradients.
 
@@ -138,7 +145,7 @@ def _tensor(value: Value, nbytes: int, board: Board, at_end: bool, on_card: bool
         id=value.id,
         name=value.name,
         nbytes=nbytes,
-        pageable=nbytes >= BLOCK_BYTES and value.role is not Role.LOSS,
+        pageable=BLOCK_BYTES <= nbytes <= board.most_paged_bytes and value.role is not Role.LOSS,
         page_in_s=read.seconds,
         page_out_s=written.seconds,
         page_in_j=read.joules,

@@ -11,7 +11,7 @@ from fake_board import USB, as_hardware
 
 from poet_mcu import resources
 from poet_mcu.board.load import load_board
-from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 
 DIGITS = resources.root() / "examples" / "digits" / "digits_cnn.onnx"
 #: four prices a family stand for layers of every shape: seen 0.93 for the step
