@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +23,7 @@ from poet_mcu.board.tables import (
     Storage,
     Strings,
     Table,
+    TransferTimes,
 )
 from poet_mcu.ir.placement import ArenaPart
 from poet_mcu.units import round_down
@@ -183,7 +185,38 @@ def _contradictions(board: Board) -> list[str]:
             "storage.overlap, as the driver's own buffer lies there, got a part without; give that "
             "part as one of arena.parts"
         )
+    found += _transfer_contradictions(board.storage)
     return found + _arena_contradictions(board) + _kind_contradictions(board)
+
+
+def _transfer_contradictions(storage: Storage) -> list[str]:
+    """Tables of transfers begin at the smallest one, rise in size, and are nowhere lopsided."""
+    least = max(storage.block_bytes, storage.transfer_granule_bytes)
+    found = []
+    for name, times in (("read", storage.read_times), ("write", storage.write_times)):
+        if times is not None:
+            key = f"storage.{name}_times"
+            found += [f"{key}.{text}" for text in _lopsided(times, least)]
+    return found
+
+
+def _lopsided(times: TransferTimes, least_bytes: int) -> Iterator[str]:
+    sizes = times.transfer_bytes
+    if not sizes or sizes[0] > least_bytes:
+        got = sizes[0] if sizes else "none"
+        yield f"transfer_bytes: expected a first size of at most {least_bytes}, got {got}"
+    for before, after in itertools.pairwise(sizes):
+        if after <= before:
+            yield f"transfer_bytes: expected rising sizes, got {after} behind {before}"
+    columns = {"median_s": times.median_s, "p99_s": times.p99_s, "worst_s": times.worst_s}
+    known = {name: column for name, column in columns.items() if column or name == "median_s"}
+    for name, column in known.items():
+        if len(column) != len(sizes):
+            yield f"{name}: expected {len(sizes)} numbers as transfer_bytes has, got {len(column)}"
+    for (low, below), (high, above) in itertools.pairwise(known.items()):
+        for size, least_s, most_s in zip(sizes, below, above, strict=False):
+            if most_s < least_s:
+                yield f"{high}: expected at least {low} {least_s} at {size} bytes, got {most_s}"
 
 
 def _arena_contradictions(board: Board) -> list[str]:

@@ -139,8 +139,31 @@ class Arena(Table):
     parts: Parts = ()
 
 
+Seconds = Annotated[tuple[Annotated[float, Field(ge=0, le=10)], ...], BeforeValidator(_as_tuple)]
+
+
+class TransferTimes(Table):
+    """Seconds of one transfer by its size, one way, the checksum of a page among them.
+
+    ``transfer_bytes`` rise; the other lists run parallel: the median of many transfers and, empty
+    where not known, their 99th percentile and the worst.
+    """
+
+    transfer_bytes: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=2**30)], ...], BeforeValidator(_as_tuple)
+    ]
+    median_s: Seconds
+    p99_s: Seconds = ()
+    worst_s: Seconds = ()
+    estimated: bool = False
+    source: Source
+
+
 class Storage(Table):
     """The block device for pages and its cost: seconds = latency_s + bytes / throughput.
+
+    ``read_times`` and ``write_times``, where they were measured, count instead of that line up to
+    their largest size; behind it the throughput goes on.
 
     ``region_first_block`` is the first block of the raw region. ``transfer_granule_bytes`` is the
     unit in which the device moves and is charged for bytes. ``overlap``: true when a transfer
@@ -158,6 +181,8 @@ class Storage(Table):
     write_throughput_bytes_per_s: Annotated[float, Field(ge=1e3, le=1e11)]
     estimated: bool = False
     source: Source
+    read_times: TransferTimes | None = None
+    write_times: TransferTimes | None = None
 
 
 class Power(Table):

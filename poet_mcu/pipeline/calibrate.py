@@ -1,7 +1,8 @@
 """``calibrate``: what the kernels and the card of a board take, as a board file.
 
 The self-test firmware runs every kernel family over a design of shapes and the card over transfer
-sizes. Prices are fitted to the cycles (bench/fit.py), a line to the medians of the transfers; the
+sizes. Prices are fitted to the cycles (bench/fit.py), a line to the medians of the transfers, whose
+median, 99th percentile and worst by size are a table beside it; the
 log of every measurement is kept beside the file and named in it as the source.
 """
 
@@ -25,7 +26,7 @@ from poet_mcu.bench.select import common_names
 from poet_mcu.bench.table import repeats_of
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
-from poet_mcu.board.tables import CostRow
+from poet_mcu.board.tables import CostRow, TransferTimes
 from poet_mcu.board.write import board_toml
 from poet_mcu.errors import CheckFailed, InputError
 from poet_mcu.link.selftest import CARD_CHECKSUM, CARD_READ, CARD_WRITE, GUARD_BYTES, SelfTest
@@ -206,11 +207,27 @@ def _calibrated(
             "write_latency_s": _rounded(write_s),
             "write_throughput_bytes_per_s": _rounded(write_rate),
             "estimated": estimated, "source": f"{source} Lines through the medians; {tails}.",
+            "read_times": _times(card["read"], source, estimated=estimated),
+            "write_times": _times(card["write"], source, estimated=estimated),
         }
     )  # fmt: skip
     name = re.sub(r"[^a-z0-9-]+", "-", out.stem.lower()).strip("-") or "calibrated"
     changed = {"name": name, "aliases": (), "cost": cost, "storage": storage}
     return board.model_copy(update=changed)
+
+
+def _times(times: Mapping[str, Sequence[float]], source: str, *, estimated: bool) -> TransferTimes:
+    """The table of one direction; ``times``: size in bytes -> seconds."""
+    sizes = sorted(times, key=int)
+    found = [percentiles(times[size]) for size in sizes]
+    return TransferTimes(
+        transfer_bytes=tuple(int(size) for size in sizes),
+        median_s=tuple(_rounded(row["median"]) for row in found),
+        p99_s=tuple(_rounded(row["p99"]) for row in found),
+        worst_s=tuple(_rounded(row["worst"]) for row in found),
+        estimated=estimated,
+        source=f"{source} {len(times[sizes[0]])} transfers of each size.",
+    )
 
 
 def _row(row: Fitted, source: str, *, estimated: bool) -> CostRow:

@@ -382,7 +382,7 @@ def _limits(prepared: Prepared, budget: Budget, options: Options) -> dict[str, A
 def _deadline_text(
     prepared: Prepared, budget: Budget, options: Options, facts: dict[str, Any]
 ) -> str:
-    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes)
+    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes, prepared.deadline_s)
     fastest = shortest_deadline(problem, solve_options(options))
     facts["shortest_deadline_s"] = fastest
     shown = f"{fastest:.6g} s" if fastest is not None else "not known"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
+from poet_mcu.cost import knows_slow_transfers
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_names
 from poet_mcu.frontend.select import last_layers, selector
@@ -79,8 +80,14 @@ def prepare(options: Options) -> Prepared:
         train = reordered(train, ORDERS[options.order](train))
     verify_graph(train, training=True)
     verify_graph(evaluation, training=False)
-    notes = (*imported.report.notes, *training_notes(train, options))
+    notes = (*imported.report.notes, *training_notes(train, options), *_time_notes(board, options))
     return _with_forms(Prepared(options, board, imported, train, evaluation, notes))
+
+
+def _time_notes(board: Board, options: Options) -> tuple[str, ...]:
+    if options.deadline_s is None or not knows_slow_transfers(board):
+        return ()
+    return ("seconds are of slow transfers, the 99th percentile, to hold the deadline",)
 
 
 def _with_forms(prepared: Prepared) -> Prepared:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from fake_board import USB, as_hardware
 
 from poet_mcu import resources
 from poet_mcu.board.load import load_board
+from poet_mcu.board.schema import Board
 from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+from poet_mcu.cost import page_in_price, page_out_price
 
 DIGITS = resources.root() / "examples" / "digits" / "digits_cnn.onnx"
 #: four prices a family stand for layers of every shape: seen 0.93 for the step
@@ -33,6 +36,7 @@ def test_a_calibrated_board_predicts_the_step_of_the_digits_network(
     assert board.name == "mine"
     assert len(log["kernels"]) == told.json["calls"] > 200
     assert len(log["card"]["read"]["512"]) == 2
+    check_transfers(board, log["card"])
     sources = [board.storage.source, *(row.source for row in board.cost.values())]
     assert all("log mine.log.json, SHA-256" in source for source in sources)
     assert not any(row.estimated for row in board.cost.values())
@@ -51,6 +55,21 @@ def test_a_calibrated_board_predicts_the_step_of_the_digits_network(
     assert sum(row["measured_s"] for row in rows.values()) == pytest.approx(
         facts["measured_step_s"], rel=0.01
     )
+
+
+def check_transfers(board: Board, card: dict[str, dict[str, list[float]]]) -> None:
+    """The tables are the log's medians and tails by size, and what a transfer is priced by."""
+    tables = (board.storage.read_times, board.storage.write_times)
+    prices = (page_in_price, page_out_price)
+    for way, table, price in zip(("read", "write"), tables, prices, strict=True):
+        assert table.transfer_bytes == tuple(sorted(int(size) for size in card[way]))
+        columns = (table.median_s, table.p99_s, table.worst_s)
+        for size, *row in zip(table.transfer_bytes, *columns, strict=True):
+            seconds = card[way][str(size)]
+            assert row == pytest.approx([median(seconds), max(seconds), max(seconds)], rel=1e-3)
+            assert price(size, board).seconds == row[0]
+        assert "2 transfers of each size" in table.source
+        assert not table.estimated
 
 
 def test_a_real_card_is_not_overwritten_unasked(run: Any, built: Path, tmp_path: Path) -> None:
