@@ -84,7 +84,8 @@ def _known_keys(root: type[BaseModel], keys: tuple[str, ...]) -> list[str]:
         return sorted(f.alias or name for name, f in fields) + (
             ["extends"] if not keys and root is Board else []
         )
-    annotation = root.model_fields[keys[0]].annotation
+    above = _model_at(root, keys[:-1]) or root
+    annotation = above.model_fields[keys[-1]].annotation
     return [str(name) for name in get_args(get_args(annotation)[0])]
 
 

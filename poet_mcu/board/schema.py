@@ -15,6 +15,7 @@ from poet_mcu.board.tables import (
     Core,
     CostRow,
     Emulator,
+    Family,
     Flashing,
     Memory,
     MemoryPart,
@@ -56,22 +57,7 @@ class Board(Table):
     arena: Arena
     storage: Storage
     power: Power
-    cost: dict[
-        Literal[
-            "conv_fwd",
-            "conv_bwd_x",
-            "conv_bwd_w",
-            "dense_fwd",
-            "dense_bwd",
-            "pool",
-            "elementwise",
-            "loss",
-            "update",
-            "conv_general",
-            "conv_packed",
-        ],
-        CostRow,
-    ]
+    cost: dict[Family, CostRow]
     emulator: Emulator | None = None
     flash_with: Flashing | None = None
 
@@ -99,6 +85,11 @@ class Board(Table):
     def sram(self) -> Memory:
         """Where arena, stack, .data and .bss live."""
         return self.memory["sram"]
+
+    @property
+    def ram_parts(self) -> tuple[MemoryPart, ...]:
+        """All pieces of RAM that differ: those of ``memory.sram``, then those beside it."""
+        return (*self.sram.parts, *self.arena.parts)
 
     @property
     def ram_bytes(self) -> int:
@@ -242,7 +233,7 @@ def _arena_contradictions(board: Board) -> list[str]:
             if part.origin < end and first < part.end
         ]
         spans.append((key, part.origin, part.end))
-    every = [*(board.sram.parts if "sram" in board.memory else ()), *board.arena.parts]
+    every = board.ram_parts if "sram" in board.memory else board.arena.parts
     names = [part.name for part in every]
     found += [
         f"arena.parts: expected every part's name once, got '{name}' twice"

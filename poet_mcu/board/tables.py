@@ -28,6 +28,20 @@ OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
 #: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
 MVE_CORES = ("cortex-m55", "cortex-m85")
 
+Family = Literal[
+    "conv_fwd",
+    "conv_bwd_x",
+    "conv_bwd_w",
+    "dense_fwd",
+    "dense_bwd",
+    "pool",
+    "elementwise",
+    "loss",
+    "update",
+    "conv_general",
+    "conv_packed",
+]
+
 Bytes = Annotated[int, Field(ge=0, le=2**32)]
 Watts = Annotated[float, Field(ge=0, le=50)]
 Cycles = Annotated[float, Field(ge=0, le=1e6)]
@@ -70,11 +84,23 @@ class Core(Table):
     source: Source
 
 
+class CostRow(Table):
+    """Cycles of one kernel family; a run costs the sum of each feature times its price."""
+
+    cycles_per_mac: Cycles
+    cycles_per_element: Cycles
+    cycles_per_transcendental: Cycles
+    cycles_per_call: Cycles
+    estimated: bool = False
+    source: Source
+
+
 class MemoryPart(Table):
     """A piece of a memory that differs from its neighbours.
 
     ``bytes_per_cycle``: the most that loads get in a core cycle, when no cache has it. ``cached``:
-    the data cache keeps lines of it. ``dma``: the DMA of the block device reaches it.
+    the data cache keeps lines of it. ``dma``: the DMA of the block device reaches it. ``cost``: the
+    rows of the board's table that are others when all operands of a kernel lie here.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=40)]
@@ -85,6 +111,7 @@ class MemoryPart(Table):
     dma: bool
     estimated: bool = False
     source: Source
+    cost: dict[Family, CostRow] = {}
 
     @property
     def end(self) -> int:
@@ -196,17 +223,6 @@ class Power(Table):
     sd_read_w: Watts
     sd_write_w: Watts
     idle_w: Watts
-    estimated: bool = False
-    source: Source
-
-
-class CostRow(Table):
-    """Cycles of one kernel family; a run costs the sum of each feature times its price."""
-
-    cycles_per_mac: Cycles
-    cycles_per_element: Cycles
-    cycles_per_transcendental: Cycles
-    cycles_per_call: Cycles
     estimated: bool = False
     source: Source
 

@@ -133,12 +133,13 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class SelfTestView:
-    """Context of poet_selftest.c.j2; ``rows`` are initializers of poet_case."""
+    """Context of poet_selftest.c.j2; ``parts`` and ``rows`` are initializers of its tables."""
 
     tool: str
     board_literal: str
     build_id_field: str
     arena_bytes: int
     arena_alignment_bytes: int
+    parts: tuple[str, ...]
     calls: tuple[str, ...]
     rows: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Features and bytes -> seconds and joules, by the tables of the board."""
 
-from poet_mcu.cost.compute import is_estimated, is_priced, node_cycles, node_price
+from poet_mcu.cost.compute import is_estimated, is_priced, node_cycles, node_price, placed_s
 from poet_mcu.cost.paging import (
     knows_slow_transfers,
     moved_bytes,
@@ -21,6 +21,7 @@ __all__ = [
     "node_price",
     "page_in_price",
     "page_out_price",
+    "placed_s",
     "slow_page_in_s",
     "slow_page_out_s",
 ]
