@@ -83,7 +83,7 @@ def calibrate(options: CalibrateOptions, out: Path, progress: Progress = _quiet)
     # What an emulator says of a real board is an estimate; of an emulated one it is the truth.
     estimated = measured["emulated"] and board.kind == "hardware"
     made = _calibrated(board, out, fitted, measured["card"], source, estimated=estimated)
-    made = _with_part_rows(made, measured["parts"], built.cases, source)
+    made = with_part_rows(made, measured["parts"], built.cases, source)
     comment = f"Written by {TOOL} calibrate from {log.name}: calibrate again instead of editing."
     out.write_text(board_toml(made, comment), encoding="utf-8", newline="\n")
     load_board(out)
@@ -112,7 +112,7 @@ def _measure(built: SelfTestBuild, options: CalibrateOptions, progress: Progress
         kernels = {
             case.name: _time(test, number, case) * cycles for number, case in enumerate(built.cases)
         }
-        parts = {} if options.port is None else _time_parts(test, built, cycles, progress)
+        parts = {} if options.port is None else time_parts(test, built, cycles, progress)
         progress("timing the card")
         card = _time_card(test, board, options.samples, cycles / hertz)
     return {
@@ -127,7 +127,7 @@ def _time(test: SelfTest, number: int, case: Case, part: int = 0) -> float:
     return test.case(number, repeats, part).cycles / repeats
 
 
-def _time_parts(
+def time_parts(
     test: SelfTest, built: SelfTestBuild, cycles: float, progress: Progress
 ) -> dict[str, dict[str, float]]:
     """Name of each part of RAM -> case -> cycles with its operands there; none of a single part.
@@ -240,7 +240,7 @@ def _calibrated(
     return board.model_copy(update=changed)
 
 
-def _with_part_rows(
+def with_part_rows(
     board: Board, parts: Mapping[str, Mapping[str, float]], cases: Sequence[Case], source: str
 ) -> Board:
     """The board with the prices of each part's own cycles."""
