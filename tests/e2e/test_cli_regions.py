@@ -138,10 +138,11 @@ def test_the_dma_of_an_stm32f7_never_meets_its_instruction_ram(run: Any, tmp_pat
     pytest.importorskip("unicorn")
     facts = build(run, board_file(tmp_path, ITCM.format(dma="false")), tmp_path / "out")
     assert facts["page_ins"] > 4
-    told = run("validate", tmp_path / "out", "--emulate", "--steps", 2, "--json")
+    words = ("--emulate", "--steps", 2, "--serial", "socket")
+    told = run("validate", tmp_path / "out", *words, "--json")
     assert told.code == 0, told.err
     assert told.json["bit_identical_to_host"]
     build(run, board_file(tmp_path, ITCM.format(dma="true")), tmp_path / "wrong")
-    told = run("validate", tmp_path / "wrong", "--emulate", "--steps", 2)
+    told = run("validate", tmp_path / "wrong", *words)
     assert told.code != 0
     assert "expected memory that DMA2 reaches, got 0x0000" in told.err
