@@ -299,7 +299,7 @@ def boards(
         table.add_column(heading)
     for board in shown:
         table.add_row(
-            board.name, board.core.cpu or "host", format_bytes(board.sram.size_bytes),
+            board.name, board.core.cpu or "host", format_bytes(board.ram_bytes),
             format_bytes(board.flash.size_bytes), _run_on(board), board.title,
         )  # fmt: skip
     _out.print(table)

@@ -11,11 +11,20 @@
 #include "poet/case.h"
 #include "poet/status.h"
 
+/* A piece of RAM that differs from others: addresses [origin, origin + nbytes). */
+typedef struct {
+    uint32_t origin;
+    uint32_t nbytes;
+    uint32_t in_arena; /* 1: of this range, what the arena has of it; 0: RAM beside the arena */
+} poet_ram_part;
+
 typedef struct {
     uint8_t build_id[16];
     const char *board;
     uint8_t *arena; /* aligned to 4 */
     uint32_t arena_bytes;
+    const poet_ram_part *parts; /* none on a host */
+    uint32_t part_count;
     const poet_case *cases;
     uint32_t case_count;
 } poet_selftest;
@@ -23,12 +32,18 @@ typedef struct {
 /* The one self-test of this firmware (generated). */
 extern const poet_selftest poet_the_selftest;
 
+/* Where the calls of cases find their operands: the server sets it before each. */
+extern uint8_t *poet_case_work;
+
 typedef struct {
     uint32_t bad_words;
     uint32_t first_bad; /* the rest describes the first of them; its address */
     uint32_t expected;
     uint32_t got;
 } poet_memory_result;
+
+/* The range of part `number`, from 1 on, or for 0 the arena: its bytes, and where it begins. */
+uint32_t poet_selftest_part(uint32_t number, uint8_t **base);
 
 /* March C- over the words with each word's own address and its complement as data: finds stuck
  * bits, bits and words that are coupled, and address lines that do nothing. Destroys the words. */

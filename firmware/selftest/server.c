@@ -13,7 +13,7 @@
 #define POLL_BYTES (2u * POET_LINK_FRAME_BYTES)
 #define TITLE_BYTES 160u
 #define CARD_ORDER_BYTES 24u
-#define CASE_ORDER_BYTES 8u
+#define CASE_ORDER_BYTES 12u
 #define ANSWER_BYTES 48u
 
 static struct {
@@ -37,18 +37,54 @@ static void put_u64(uint64_t value)
     put_u32((uint32_t)(value >> 32));
 }
 
+uint8_t *poet_case_work;
+
+uint32_t poet_selftest_part(uint32_t number, uint8_t **base)
+{
+    *base = poet_the_selftest.arena;
+    if (number == 0u) {
+        return poet_the_selftest.arena_bytes;
+    }
+    if (number > poet_the_selftest.part_count) {
+        return 0u;
+    }
+    const poet_ram_part *const part = &poet_the_selftest.parts[number - 1u];
+    uintptr_t first = part->origin;
+    uintptr_t end = first + part->nbytes;
+    if (part->in_arena != 0u) {
+        const uintptr_t arena = (uintptr_t)poet_the_selftest.arena;
+        const uintptr_t arena_end = arena + poet_the_selftest.arena_bytes;
+        first = first > arena ? first : arena;
+        end = end < arena_end ? end : arena_end;
+    }
+    *base = (uint8_t *)first;
+    return end > first ? (uint32_t)(end - first) : 0u;
+}
+
+/* The arena, then all RAM beside it; of bad words the first is kept. */
 static poet_status on_memory(const uint8_t *payload)
 {
     (void)payload;
-    poet_memory_result result;
-    void *const arena = poet_the_selftest.arena;
-    const uint32_t words = poet_the_selftest.arena_bytes / 4u;
-    poet_selftest_memory(arena, words, &result);
-    put_u32(words * 4u);
-    put_u32(result.bad_words);
-    put_u32(result.first_bad);
-    put_u32(result.expected);
-    put_u32(result.got);
+    uint32_t tested = 0u;
+    poet_memory_result all = {0u, 0u, 0u, 0u};
+    for (uint32_t number = 0u; number <= poet_the_selftest.part_count; number++) {
+        if (number > 0u && poet_the_selftest.parts[number - 1u].in_arena != 0u) {
+            continue;
+        }
+        poet_memory_result result;
+        uint8_t *base;
+        const uint32_t words = poet_selftest_part(number, &base) / 4u;
+        poet_selftest_memory((void *)base, words, &result);
+        tested += words * 4u;
+        result.bad_words += all.bad_words;
+        all = all.bad_words == 0u ? result : all;
+        all.bad_words = result.bad_words;
+    }
+    put_u32(tested);
+    put_u32(all.bad_words);
+    put_u32(all.first_bad);
+    put_u32(all.expected);
+    put_u32(all.got);
     return POET_OK;
 }
 
@@ -56,14 +92,16 @@ static poet_status on_case(const uint8_t *payload)
 {
     const uint32_t number = poet_link_get_u32(payload);
     const uint32_t repeats = poet_link_get_u32(&payload[4]);
-    if (number >= poet_the_selftest.case_count) {
+    const uint32_t room = poet_selftest_part(poet_link_get_u32(&payload[8]), &poet_case_work);
+    if (number >= poet_the_selftest.case_count ||
+        poet_the_selftest.cases[number].nbytes > room) {
         return POET_E_ARG;
     }
     const poet_case *c = &poet_the_selftest.cases[number];
-    poet_case_fill(c, poet_the_selftest.arena);
+    poet_case_fill(c, poet_case_work);
     c->fast();
-    const uint32_t crc = poet_crc32(0u, poet_the_selftest.arena, c->nbytes);
-    poet_case_fill(c, poet_the_selftest.arena);
+    const uint32_t crc = poet_crc32(0u, poet_case_work, c->nbytes);
+    poet_case_fill(c, poet_case_work);
     const uint64_t start = poet_port_cycles();
     for (uint32_t i = 0u; i < repeats; i++) {
         c->fast();

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from poet_mcu.bench.case import Case
-from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES
+from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 
 RARE = 0.02  # weight of a case that is not among the common ones
 FEATURES = ("mac", "element", "transcendental", "call")
@@ -69,7 +69,7 @@ class Fitted:
 def family_table(
     counts: Mapping[str, float], cases: Sequence[Case], common: Collection[str]
 ) -> dict[str, Fitted]:
-    """Family -> its row of the table; cases without a count are left out.
+    """Family -> its row of the table; cases without a count are left out, and families without any.
 
     ``common`` are the names of the cases that weigh in full; a family that has none of them is
     fitted to what it has.
@@ -79,7 +79,7 @@ def family_table(
         # A node that does two things is priced by two rows: it fits neither.
         alone = [case for case in cases if case.cost.then is None and case.name in counts]
         used = [case for case in alone if case.cost.family == family]
-        if not used and family in OPTIONAL_FAMILIES:
+        if not used:
             continue
         costs = [case.cost for case in used]
         # A call's price would take up what differs between the few shapes of an optional family.

@@ -6,7 +6,7 @@ from poet_mcu.bench.case import Case
 from poet_mcu.bench.cases import common_cases
 from poet_mcu.bench.recurrent import every_case
 from poet_mcu.bench.table import place
-from poet_mcu.board.schema import OPTIONAL_FAMILIES
+from poet_mcu.board.tables import OPTIONAL_FAMILIES
 
 #: multiply-adds or elements of a call: a soft-float core takes about a second for so many
 LARGEST = 150_000

@@ -7,6 +7,7 @@ from typing import get_args
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from poet_mcu.board.schema import Board
@@ -83,12 +84,25 @@ def _known_keys(root: type[BaseModel], keys: tuple[str, ...]) -> list[str]:
         return sorted(f.alias or name for name, f in fields) + (
             ["extends"] if not keys and root is Board else []
         )
-    annotation = root.model_fields[keys[0]].annotation
+    above = _model_at(root, keys[:-1]) or root
+    annotation = above.model_fields[keys[-1]].annotation
     return [str(name) for name in get_args(get_args(annotation)[0])]
+
+
+def _item_range(root: type[BaseModel], keys: tuple[str, ...]) -> tuple[float, float] | None:
+    model = _model_at(root, keys[:-1])
+    field = model.model_fields.get(keys[-1]) if model is not None else None
+    item = get_args(get_args(field.annotation)[0])[1:] if field and keys else ()
+    limits = [part.metadata for part in item if isinstance(part, FieldInfo)]
+    low = [m.ge for row in limits for m in row if isinstance(m, Ge)]
+    high = [m.le for row in limits for m in row if isinstance(m, Le)]
+    return (float(low[0]), float(high[0])) if low and high else None  # type: ignore[arg-type]
 
 
 def _range(root: type[BaseModel], keys: tuple[str, ...]) -> tuple[float, float] | None:
     """The ge and le of the key, None when it has no such limits."""
+    if keys[-1].isdigit():  # an item of a list of numbers has the list's limits
+        return _item_range(root, keys[:-1])
     model = _model_at(root, keys[:-1])
     field = model.model_fields.get(keys[-1]) if model is not None else None
     low = [m.ge for m in field.metadata if isinstance(m, Ge)] if field else []

@@ -1,216 +1,37 @@
-"""The board file as frozen data. Units stand in the key names, SI; ``source`` says where from.
-
-Ranges are wide: they catch wrong units (KiB for bytes, mW for W), not unusual boards.
-"""
+"""A whole board as frozen data, and what its tables may not say together."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-KERNEL_FAMILIES = (
-    "conv_fwd",
-    "conv_bwd_x",
-    "conv_bwd_w",
-    "dense_fwd",
-    "dense_bwd",
-    "pool",
-    "elementwise",
-    "loss",
-    "update",
+from poet_mcu.board.tables import (
+    KERNEL_FAMILIES,
+    MVE_CORES,
+    Arena,
+    Core,
+    CostRow,
+    Emulator,
+    Family,
+    Flashing,
+    Memory,
+    MemoryPart,
+    Power,
+    Runtime,
+    Storage,
+    Strings,
+    Table,
+    TransferTimes,
 )
-#: forms of kernels that a board need not price: convolutions without blocks of their own (else
-#: they cost what their direction does), and the same by way of workspace (else not chosen)
-OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
+from poet_mcu.ir.placement import ArenaPart
+from poet_mcu.units import round_down
 
-#: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
-_MVE_CORES = ("cortex-m55", "cortex-m85")
-
-Bytes = Annotated[int, Field(ge=0, le=2**32)]
-Watts = Annotated[float, Field(ge=0, le=50)]
-Cycles = Annotated[float, Field(ge=0, le=1e6)]
-Source = Annotated[str, Field(min_length=8, max_length=1000)]
-
-
-def _as_tuple(value: object) -> object:
-    """TOML has lists only; tuples keep the model hashable and frozen all the way down."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-Strings = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-
-
-#: a word of a compiler's or emulator's command line: no blanks, commas or paths
-Word = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9.+-]*)?$", max_length=60)]
-
-
-class Table(BaseModel):
-    """Base of every table: unknown keys are errors, nothing is converted silently."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Core(Table):
-    """The core and how C is compiled for it.
-
-    ``cpu`` is what follows -mcpu=, '' for the host's compiler; ``fpu`` follows -mfpu= and may be
-    '' (none, or implied by the cpu). ``fma`` is the target's one choice of POET_FMA: fused where
-    the core has a fused multiply-add and it pays, else separate. ``flush_subnormals``: subnormal
-    operands and results are zero, as MVE's vectors have it; scalar code and the host's twin follow.
-    """
-
-    cpu: Word
-    fpu: Word = ""
-    float_abi: Literal["soft", "hard", ""]
-    fma: Literal["fused", "separate"]
-    flush_subnormals: bool = False
-    clock_hz: Annotated[int, Field(ge=1_000_000, le=10_000_000_000)]
-    source: Source
-
-
-class MemoryPart(Table):
-    """A piece of a memory that differs from its neighbours.
-
-    ``bytes_per_cycle``: the most that loads get in a core cycle, when no cache has it. ``cached``:
-    the data cache keeps lines of it. ``dma``: the DMA of the block device reaches it.
-    """
-
-    name: Annotated[str, Field(min_length=1, max_length=40)]
-    origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
-    size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
-    bytes_per_cycle: Annotated[float, Field(ge=0.01, le=64)]
-    cached: bool
-    dma: bool
-    estimated: bool = False
-    source: Source
-
-
-Parts = Annotated[tuple[MemoryPart, ...], BeforeValidator(_as_tuple)]
-
-
-class Memory(Table):
-    """A contiguous range of addresses [origin, origin + size_bytes).
-
-    ``parts``, where it is not the same everywhere, follow one another from its first byte to its
-    last. ``boot_bytes`` at its start are the port's boot stage, in front of the vector table.
-    """
-
-    origin: Annotated[int, Field(ge=0, le=2**32 - 1)]
-    size_bytes: Annotated[int, Field(ge=1024, le=2**32)]
-    source: Source
-    parts: Parts = ()
-    boot_bytes: Annotated[int, Field(ge=0, le=65536)] = 0
-
-    @property
-    def end(self) -> int:
-        """The first address behind the range."""
-        return self.origin + self.size_bytes
-
-
-class Runtime(Table):
-    """What our own C needs of the RAM beside the arena.
-
-    ``static_bytes`` bounds .data + .bss without the arena, with room for the 8 bytes that each
-    page adds. The linker gives the stack exactly ``stack_bytes``; the sum of everything is checked
-    against the budget in every linked ELF.
-    """
-
-    stack_bytes: Annotated[int, Field(ge=256, le=2**24)]
-    static_bytes: Annotated[int, Field(ge=0, le=2**24)]
-    source: Source
-
-
-class Arena(Table):
-    """Where values live: the alignment of every slot."""
-
-    alignment_bytes: Annotated[int, Field(ge=4, le=4096)]
-    source: Source
-
-
-class Storage(Table):
-    """The block device for pages and its cost: seconds = latency_s + bytes / throughput.
-
-    ``region_first_block`` is the first block of the raw region. ``transfer_granule_bytes`` is the
-    unit in which the device moves and is charged for bytes. ``overlap``: true when a transfer
-    runs beside compute (DMA), false when it holds the CPU.
-    """
-
-    driver: Literal["sd_spi", "sdmmc", "semihosting", "file"]
-    block_bytes: Literal[512]
-    region_first_block: Annotated[int, Field(ge=0, le=2**31)]
-    transfer_granule_bytes: Annotated[int, Field(ge=1, le=2**22)]
-    overlap: bool
-    read_latency_s: Annotated[float, Field(ge=0, le=1)]
-    read_throughput_bytes_per_s: Annotated[float, Field(ge=1e3, le=1e11)]
-    write_latency_s: Annotated[float, Field(ge=0, le=1)]
-    write_throughput_bytes_per_s: Annotated[float, Field(ge=1e3, le=1e11)]
-    estimated: bool = False
-    source: Source
-
-
-class Power(Table):
-    """Electrical power, not energy.
-
-    ``active_w`` is the CPU computing; ``sd_read_w`` and ``sd_write_w`` are what the card draws on
-    top during a transfer; ``idle_w`` is everything waiting between steps.
-    """
-
-    active_w: Watts
-    sd_read_w: Watts
-    sd_write_w: Watts
-    idle_w: Watts
-    estimated: bool = False
-    source: Source
-
-
-class CostRow(Table):
-    """Cycles of one kernel family; a run costs the sum of each feature times its price."""
-
-    cycles_per_mac: Cycles
-    cycles_per_element: Cycles
-    cycles_per_transcendental: Cycles
-    cycles_per_call: Cycles
-    estimated: bool = False
-    source: Source
-
-
-class Emulator(Table):
-    """What stands in for the board.
-
-    ``kind`` qemu: the core, started with -M ``machine`` -cpu ``cpu`` ('' for the machine's own).
-    ``kind`` registers: this board's chip to its registers (``poet_mcu.emulator``), ``machine`` is
-    its name there.
-    """
-
-    kind: Literal["qemu", "registers"] = "qemu"
-    machine: Word
-    cpu: Word = ""
-    source: Source
-
-
-class Flashing(Table):
-    """How firmware comes onto the board; '' and empty where a way does not exist.
-
-    ``pyocd_target``: pyOCD's name of the target. ``openocd``: arguments before the commands, as
-    ``-f board/x.cfg``. ``st_flash``: whether st-flash programs it. ``under_reset``: connect while
-    the reset line holds the core, which a core that sleeps needs. ``uf2_family``: the family id of
-    UF2 blocks, ``uf2_board`` the Board-ID in INFO_UF2.TXT of the boot loader's volume.
-    ``console_usb``: 'vid:pid' (hex) of what carries the console, and the probe with it.
-    """
-
-    pyocd_target: str = ""
-    openocd: Strings = ()
-    st_flash: bool = False
-    under_reset: bool = False
-    uf2_family: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
-    uf2_board: str = ""
-    console_usb: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{4}$")], ...],
-        BeforeValidator(_as_tuple),
-    ] = ()
-    source: Source
+#: of every Cortex-M with a data cache (M7: PM0253 4.8; M55: its manual, L1 data cache)
+CACHE_LINE_BYTES = 32
+_ALL_ADDRESSES = 2**32
 
 
 class Board(Table):
@@ -236,22 +57,7 @@ class Board(Table):
     arena: Arena
     storage: Storage
     power: Power
-    cost: dict[
-        Literal[
-            "conv_fwd",
-            "conv_bwd_x",
-            "conv_bwd_w",
-            "dense_fwd",
-            "dense_bwd",
-            "pool",
-            "elementwise",
-            "loss",
-            "update",
-            "conv_general",
-            "conv_packed",
-        ],
-        CostRow,
-    ]
+    cost: dict[Family, CostRow]
     emulator: Emulator | None = None
     flash_with: Flashing | None = None
 
@@ -279,6 +85,45 @@ class Board(Table):
     def sram(self) -> Memory:
         """Where arena, stack, .data and .bss live."""
         return self.memory["sram"]
+
+    @property
+    def ram_parts(self) -> tuple[MemoryPart, ...]:
+        """All pieces of RAM that differ: those of ``memory.sram``, then those beside it."""
+        return (*self.sram.parts, *self.arena.parts)
+
+    @property
+    def ram_bytes(self) -> int:
+        """All RAM there is: the largest budget."""
+        return self.sram.size_bytes + sum(part.size_bytes for part in self.arena.parts)
+
+    def sram_within(self, ram_bytes: int) -> int:
+        """Bytes of ``memory.sram`` in a budget: all of it before any of ``arena.parts``."""
+        return min(ram_bytes, self.sram.size_bytes)
+
+    def parts_within(self, ram_bytes: int) -> tuple[ArenaPart, ...]:
+        """What a budget leaves for ``arena.parts``, in their order and in whole slots."""
+        left, offset = ram_bytes - self.sram_within(ram_bytes), 0
+        found: list[ArenaPart] = []
+        for part in self.arena.parts:
+            nbytes = round_down(min(left, part.size_bytes), self.arena.alignment_bytes)
+            if nbytes > 0:
+                found.append(ArenaPart(part.name, offset, nbytes, self.is_reached(part)))
+            left -= nbytes
+            offset += nbytes
+        return tuple(found)
+
+    @property
+    def most_paged_bytes(self) -> int:
+        """No value above this can be paged: one piece of RAM that the DMA reaches must hold it."""
+        if not self.arena.parts:
+            return _ALL_ADDRESSES
+        reached = [part.size_bytes for part in self.arena.parts if self.is_reached(part)]
+        runtime = self.runtime.stack_bytes + self.runtime.static_bytes
+        return max([self.sram.size_bytes - runtime, *reached])
+
+    def is_reached(self, part: MemoryPart) -> bool:
+        """Whether values in ``part`` may be paged: by its DMA, or by a CPU that moves bytes."""
+        return part.dma or not self.storage.overlap
 
     @property
     def port_folders(self) -> tuple[str, ...]:
@@ -328,9 +173,79 @@ def _contradictions(board: Board) -> list[str]:
     ):
         found.append(
             "memory.sram.parts: expected DMA reach (dma = true) in all of them with "
-            "storage.overlap, got a part without"
+            "storage.overlap, as the driver's own buffer lies there, got a part without; give that "
+            "part as one of arena.parts"
         )
-    return found + _kind_contradictions(board)
+    found += _transfer_contradictions(board.storage)
+    return found + _arena_contradictions(board) + _kind_contradictions(board)
+
+
+def _transfer_contradictions(storage: Storage) -> list[str]:
+    """Tables of transfers begin at the smallest one, rise in size, and are nowhere lopsided."""
+    least = max(storage.block_bytes, storage.transfer_granule_bytes)
+    found = []
+    for name, times in (("read", storage.read_times), ("write", storage.write_times)):
+        if times is not None:
+            key = f"storage.{name}_times"
+            found += [f"{key}.{text}" for text in _lopsided(times, least)]
+    return found
+
+
+def _lopsided(times: TransferTimes, least_bytes: int) -> Iterator[str]:
+    sizes = times.transfer_bytes
+    if not sizes or sizes[0] > least_bytes:
+        got = sizes[0] if sizes else "none"
+        yield f"transfer_bytes: expected a first size of at most {least_bytes}, got {got}"
+    for before, after in itertools.pairwise(sizes):
+        if after <= before:
+            yield f"transfer_bytes: expected rising sizes, got {after} behind {before}"
+    columns = {"median_s": times.median_s, "p99_s": times.p99_s, "worst_s": times.worst_s}
+    known = {name: column for name, column in columns.items() if column or name == "median_s"}
+    for name, column in known.items():
+        if len(column) != len(sizes):
+            yield f"{name}: expected {len(sizes)} numbers as transfer_bytes has, got {len(column)}"
+    for (low, below), (high, above) in itertools.pairwise(known.items()):
+        for size, least_s, most_s in zip(sizes, below, above, strict=False):
+            if most_s < least_s:
+                yield f"{high}: expected at least {low} {least_s} at {size} bytes, got {most_s}"
+
+
+def _arena_contradictions(board: Board) -> list[str]:
+    """Parts of the arena are whole slots, not at address 0, apart from all else and unlike named.
+
+    Where cached memory meets DMA, no line of the cache may hold bytes of two values.
+    """
+    alignment, found = board.arena.alignment_bytes, []
+    spans = [(f"memory.{name}", m.origin, m.end) for name, m in board.memory.items()]
+    for i, part in enumerate(board.arena.parts):
+        key = f"arena.parts.{i}"
+        if part.origin == 0:
+            found.append(f"{key}.origin: expected above 0, the address of absent operands, got 0")
+        for name, number in (("origin", part.origin), ("size_bytes", part.size_bytes)):
+            if number % alignment:
+                found.append(
+                    f"{key}.{name}: expected a multiple of arena.alignment_bytes {alignment}, got "
+                    f"{number}"
+                )
+        found += [
+            f"{key}.origin: expected a range apart from {other}, got overlap"
+            for other, first, end in spans
+            if part.origin < end and first < part.end
+        ]
+        spans.append((key, part.origin, part.end))
+    every = board.ram_parts if "sram" in board.memory else board.arena.parts
+    names = [part.name for part in every]
+    found += [
+        f"arena.parts: expected every part's name once, got '{name}' twice"
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    if board.storage.overlap and any(p.cached for p in every) and alignment % CACHE_LINE_BYTES:
+        found.append(
+            f"arena.alignment_bytes: expected a multiple of {CACHE_LINE_BYTES}, the cache line of "
+            f"a cached part that the DMA works in, got {alignment}"
+        )
+    return found
 
 
 def _part_contradictions(key: str, memory: Memory) -> list[str]:
@@ -373,7 +288,7 @@ def _kind_contradictions(board: Board) -> list[str]:
 def _flushing_contradictions(core: Core) -> list[str]:
     """MVE flushes always; a core without it is not made to."""
     name, *without = core.cpu.split("+")
-    vectors = name in _MVE_CORES and not {"nomve", "nomve.fp", "nofp"} & set(without)
+    vectors = name in MVE_CORES and not {"nomve", "nomve.fp", "nofp"} & set(without)
     key = "core.flush_subnormals"
     if vectors and not core.flush_subnormals:
         return [f"{key}: expected true with '{core.cpu}', whose vectors flush, got false"]

@@ -28,7 +28,10 @@ def _table(tree: Mapping[str, Any], name: str) -> list[str]:
         elif _is_table(value):
             for entry in value:
                 lines += ["", f"[[{where}]]"]
-                lines += [f"{k} = {_value(v)}" for k, v in entry.items()]
+                lines += [f"{k} = {_value(v)}" for k, v in entry.items() if not _is_table(v)]
+                below = {k: v for k, v in entry.items() if _is_table(v)}
+                for k, v in below.items():
+                    lines += _table(v, f"{where}.{k}")
     return lines
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from poet_mcu.cnames import board_names, c_string, comment_text
 from poet_mcu.codegen.spelling import c_bytes, c_float, c_rows
 from poet_mcu.codegen.steps import CodeNames, step_view
 from poet_mcu.codegen.tensor_names import OFFERED, tensor_name
-from poet_mcu.codegen.views import ArrayView, Banner, ModelView, PageRow, StepView, TensorRow
+from poet_mcu.codegen.views import (
+    ArrayView,
+    Banner,
+    ModelView,
+    PageRow,
+    PartRow,
+    StepView,
+    TensorRow,
+)
 from poet_mcu.ir.graph import DType, Graph, Role, Value
-from poet_mcu.ir.placement import CheckpointSlots
+from poet_mcu.ir.placement import ArenaPart, CheckpointSlots
 from poet_mcu.ir.program import Home, Program
 from poet_mcu.training.recipe import Recipe
 
@@ -31,7 +40,10 @@ _DTYPE = {DType.F32: "POET_F32", DType.I32: "POET_I32", DType.U8: "POET_U8"}
 
 @dataclass(frozen=True, slots=True)
 class CodeInput:
-    """What the generated files are made of."""
+    """What the generated files are made of.
+
+    ``arena_bytes`` counts through ``parts`` and the main RAM behind them.
+    """
 
     banner: Banner
     name: str
@@ -42,6 +54,7 @@ class CodeInput:
     evaluation: Program
     arena_bytes: int
     arena_alignment_bytes: int
+    parts: tuple[ArenaPart, ...]
     region_block: int
     region_blocks: int
     slots: CheckpointSlots
@@ -55,6 +68,7 @@ def model_view(code: CodeInput) -> ModelView:
     """The context of the model's templates."""
     names = CodeNames()
     train, evaluation = _steps(code, names)
+    main_offset = code.parts[-1].end if code.parts else 0
     pages = (
         *_page_rows(code.train_graph, code.train),
         *_page_rows(code.eval_graph, code.evaluation, leave_out=code.eval_graph.card_homes),
@@ -66,6 +80,9 @@ def model_view(code: CodeInput) -> ModelView:
         board_literal=c_string(code.board),
         arena_bytes=code.arena_bytes,
         arena_alignment_bytes=code.arena_alignment_bytes,
+        main_bytes=max(code.arena_alignment_bytes, code.arena_bytes - main_offset),
+        parts=_part_rows(code),
+        address=_address(code.parts),
         page_count=len(pages),
         kept_page_count=len(code.train_graph.card_homes),
         region_block=code.region_block,
@@ -86,6 +103,24 @@ def model_view(code: CodeInput) -> ModelView:
         tensors=_tensor_rows(code, names),
         pages=pages,
     )
+
+
+def _part_rows(code: CodeInput) -> tuple[PartRow, ...]:
+    """One array a part, each in a section of its own."""
+    return tuple(
+        PartRow(f"poet_arena_{i}", f".arena{i}", part.nbytes,
+                comment_text(f"{part.name}: offsets {part.offset} to {part.end - 1}"))
+        for i, part in enumerate(code.parts, 1)
+    )  # fmt: skip
+
+
+def _address(parts: Sequence[ArenaPart]) -> str:
+    """An offset's address in C: decided by the compiler, as all offsets are constants."""
+    text = f"poet_arena + ((offset) - {parts[-1].end}u)" if parts else "poet_arena + (offset)"
+    for i, part in reversed(list(enumerate(parts, 1))):
+        inside = f"poet_arena_{i} + ((offset) - {part.offset}u)"
+        text = f"((offset) < {part.end}u ? {inside} : {text})"
+    return text
 
 
 _LR_KIND = {

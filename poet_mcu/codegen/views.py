@@ -76,6 +76,16 @@ class TensorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PartRow:
+    """The array that is a part of the arena beside the main RAM."""
+
+    name: str
+    section: str
+    nbytes: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class PageRow:
     """One row of the page table."""
 
@@ -86,7 +96,10 @@ class PageRow:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """Everything the model's own files need."""
+    """Everything the model's own files need.
+
+    ``main_bytes``: of the arena in the main RAM. ``address``: of ``offset``, a C expression.
+    """
 
     banner: Banner
     abi_version: int
@@ -94,6 +107,9 @@ class ModelView:
     board_literal: str
     arena_bytes: int
     arena_alignment_bytes: int
+    main_bytes: int
+    parts: tuple[PartRow, ...]
+    address: str
     page_count: int
     kept_page_count: int
     region_block: int
@@ -117,12 +133,13 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class SelfTestView:
-    """Context of poet_selftest.c.j2; ``rows`` are initializers of poet_case."""
+    """Context of poet_selftest.c.j2; ``parts`` and ``rows`` are initializers of its tables."""
 
     tool: str
     board_literal: str
     build_id_field: str
     arena_bytes: int
     arena_alignment_bytes: int
+    parts: tuple[str, ...]
     calls: tuple[str, ...]
     rows: tuple[str, ...]

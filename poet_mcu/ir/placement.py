@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,48 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaPart:
+    """Offsets [offset, offset + nbytes) of an arena, which are RAM of their own.
+
+    ``reached``: paged values may lie here. No value lies in two parts.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    reached: bool
+
+    @property
+    def end(self) -> int:
+        """The first offset behind it."""
+        return self.offset + self.nbytes
+
+
+def used_parts(parts: tuple[ArenaPart, ...], arena_bytes: int) -> tuple[ArenaPart, ...]:
+    """``parts`` as far as an arena of so many bytes goes into them."""
+    found = [part for part in parts if part.offset < arena_bytes]
+    return tuple(replace(p, nbytes=min(p.nbytes, arena_bytes - p.offset)) for p in found)
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """Every residency's offset, every page's blocks, and the arena's size."""
+    """Every residency's offset, every page's blocks, and the arena's size.
+
+    ``parts``, from offset 0 on and one behind the other, are those in front of the main RAM, which
+    has the offsets behind them, and which paged values may always use.
+    """
 
     slots: tuple[Slot, ...]
     scratch: tuple[Scratch, ...]
     pages: tuple[Page, ...]
     arena_bytes: int
     alignment_bytes: int
+    parts: tuple[ArenaPart, ...] = ()
+
+    @property
+    def main_offset(self) -> int:
+        """The first offset of the main RAM."""
+        return self.parts[-1].end if self.parts else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ def placement_text(placement: Placement, graph: Graph | None = None) -> str:
 
 
 def _placement_lines(placement: Placement, graph: Graph | None) -> Iterator[str]:
+    for part in placement.parts:
+        reached = "paged too" if part.reached else "never paged"
+        yield f"part {_quote(part.name)} bytes [{part.offset}, {part.end}) {reached}"
     for slot in placement.slots:
         yield (
             f"slot {slot.value}{_value_name(slot.value, graph)} "

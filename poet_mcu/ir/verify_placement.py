@@ -6,12 +6,12 @@ Quadratic and independent of ``memory``, which makes placements; runs on every b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from poet_mcu.errors import InternalError
 from poet_mcu.ir.graph import HOST_WRITTEN, Graph
-from poet_mcu.ir.placement import Page, Placement, Scratch, Slot
+from poet_mcu.ir.placement import ArenaPart, Page, Placement, Scratch, Slot
 from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.units import BLOCK_BYTES
 
@@ -29,6 +29,7 @@ def verify_placement(
     page_first_block: int = 0,
     page_alignment_blocks: int = 1,
     alignment_bytes: int | None = None,
+    parts: Sequence[ArenaPart] = (),
 ) -> None:
     """Return if the placement gives every live byte of the schedule a place of its own.
 
@@ -36,7 +37,8 @@ def verify_placement(
     node needs none). The arena must not exceed ``capacity_bytes``; pages must lie in blocks
     [``page_first_block``, ``region_blocks``) and begin at multiples of ``page_alignment_blocks``,
     counted from block 0; None is no limit. ``alignment_bytes`` is what the placement's alignment
-    must be, None takes its word. Graph and schedule must have passed their own verifiers.
+    must be, None takes its word; ``parts`` are those of the arena in front of its main RAM. Graph
+    and schedule must have passed their own verifiers.
 
     Raises:
         InternalError: one line per broken rule, with values, bytes and actions.
@@ -46,16 +48,20 @@ def verify_placement(
         *_size_problems(graph, lives, sizes, placement, alignment_bytes),
         *_slot_problems(lives, sizes, placement),
         *_extent_problems(placement, capacity_bytes),
+        *_part_problems(schedule, placement, parts),
         *_overlap_problems(lives, placement),
         *_scratch_problems(schedule, workspace, placement),
         *_page_problems(schedule, sizes, placement),
         *_region_problems(placement, region_blocks, page_first_block, page_alignment_blocks),
     ]
     if problems:
-        rest = len(problems) - _MOST_LINES
-        lines = problems[:_MOST_LINES] + ([f"and {rest} more"] if rest > 0 else [])
-        text = "\n".join(f"placement: {line}" for line in lines)
-        raise InternalError(f"{text}; this is a bug in memory/pack.py")
+        raise InternalError(f"{_listed(problems)}; this is a bug in memory/pack.py")
+
+
+def _listed(problems: list[str]) -> str:
+    rest = len(problems) - _MOST_LINES
+    lines = problems[:_MOST_LINES] + ([f"and {rest} more"] if rest > 0 else [])
+    return "\n".join(f"placement: {line}" for line in lines)
 
 
 @dataclass(slots=True)
@@ -161,6 +167,43 @@ def _extent_problems(placement: Placement, capacity_bytes: int | None) -> Iterat
             )
     if capacity_bytes is not None and placement.arena_bytes > capacity_bytes:
         yield f"arena: expected at most {capacity_bytes} bytes, got {placement.arena_bytes}"
+
+
+def _part_problems(
+    schedule: Schedule, placement: Placement, parts: Sequence[ArenaPart]
+) -> Iterator[str]:
+    """Parts as given and side by side from 0 on; nothing crosses; no page where no DMA reaches."""
+    if placement.parts != tuple(parts):
+        yield f"parts: expected {[p.name for p in parts]} as given, got {list(placement.parts)}"
+    end = 0
+    for part in parts:
+        if part.offset != end or part.offset % max(placement.alignment_bytes, 1) != 0:
+            yield f"part {part.name}: expected an aligned offset {end}, got {part.offset}"
+        end = part.end
+    borders = [(part.name, part.end) for part in parts]
+    kinds = (ActionKind.PAGE_OUT, ActionKind.PAGE_IN)
+    paged = {action.subject for action in schedule.actions if action.kind in kinds}
+    areas = [(_slot_text(s), s.offset, s.nbytes, s.value in paged) for s in placement.slots]
+    areas += [(f"scratch of action {s.action}", s.offset, s.nbytes, False)
+              for s in placement.scratch]  # fmt: skip
+    for text, offset, nbytes, is_paged in areas:
+        for name, border in borders:
+            if offset < border < offset + nbytes:
+                yield (
+                    f"{text}: expected bytes on one side of the end of part {name} at {border}, "
+                    f"got {_bytes(offset, offset + nbytes)}"
+                )
+        for part in parts:
+            if (
+                is_paged
+                and not part.reached
+                and offset < part.end
+                and part.offset < offset + nbytes
+            ):
+                yield (
+                    f"{text}: expected a paged value where the DMA reaches, got "
+                    f"{_bytes(offset, offset + nbytes)} in part {part.name}"
+                )
 
 
 def _overlap_problems(lives: _Lives, placement: Placement) -> Iterator[str]:

@@ -72,13 +72,16 @@ class SelfTest:
         return self.board.identity.arena_bytes
 
     def memory(self) -> MemoryResult:
-        """Test the whole arena."""
+        """Test the whole arena, and the RAM beside it."""
         answer = self._ask(Message.TEST_MEMORY, b"", "<5I")
         return MemoryResult(*answer)
 
-    def case(self, number: int, repeats: int = 0) -> CaseResult:
-        """Run one case: once for its results, then ``repeats`` times for its time."""
-        answer = self._ask(Message.TEST_CASE, pack_u32(number, repeats), "<QI")
+    def case(self, number: int, repeats: int = 0, part: int = 0) -> CaseResult:
+        """Run one case: once for its results, then ``repeats`` times for its time.
+
+        ``part``: of the board's RAM, from 1 on, that its operands lie in; 0: the arena's start.
+        """
+        answer = self._ask(Message.TEST_CASE, pack_u32(number, repeats, part), "<QI")
         return CaseResult(*answer)
 
     def open_card(self) -> int:

@@ -56,10 +56,11 @@ def lowest_fit(instance: Instance, order: Ints) -> Ints:
     above = instance.above
     for item in order:
         others = np.flatnonzero(placed & ((above[item] > 0) | (above[:, item] > 0)))
-        if len(others) > 0:
-            # The new offset may not lie strictly between low and high.
-            low = offsets[others] - above[item, others]
-            high = offsets[others] + above[others, item]
+        # The new offset may not lie strictly between low and high.
+        low, high = instance.walls_of(item)
+        low = np.concatenate([low, offsets[others] - above[item, others]])
+        high = np.concatenate([high, offsets[others] + above[others, item]])
+        if len(low) > 0:
             by_low = np.argsort(low, kind="stable")
             low, high = low[by_low], np.maximum.accumulate(high[by_low])
             before = np.concatenate([[0], np.maximum(high, 0)])

@@ -20,9 +20,13 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Half-open (first, last, height) segments in order of time, without gaps, heights falling."""
+    """Half-open (first, last, height) segments in order of time, without gaps, heights falling.
+
+    ``paged``: it may not stand where the DMA does not reach.
+    """
 
     segments: tuple[tuple[int, int, int], ...]
+    paged: bool = False
 
     @property
     def first(self) -> int:
@@ -45,6 +49,18 @@ class Item:
         return sum((last - first) * height for first, last, height in self.segments)
 
 
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """Offsets [start, end) that no item may touch; of no width, a border that none may cross.
+
+    ``paged_only``: paged items alone. Walls come by rising start, the wider of equal starts last.
+    """
+
+    start: int
+    end: int
+    paged_only: bool = False
+
+
 class Instance:
     """Items with the tables that packers need.
 
@@ -54,8 +70,10 @@ class Instance:
     set of live items cannot be part of a neighbour's set. ``peak`` is the largest column sum.
     """
 
-    def __init__(self, items: Sequence[Item]) -> None:
+    def __init__(self, items: Sequence[Item], walls: Sequence[Wall] = ()) -> None:
         self.items = tuple(items)
+        self.paged = np.asarray([item.paged for item in items], dtype=np.bool_)
+        self.walls = tuple(walls)
         self.unit = math.gcd(*(h for item in items for _, _, h in item.segments)) or 1
         self.heights: Ints = _ints([item.height for item in items])
         self.areas: Ints = _ints([item.area for item in items])
@@ -71,6 +89,22 @@ class Instance:
         self.peak = int(totals.max(initial=0))
         #: per item the fullest section it is live in
         self.crowd: Ints = np.where(live, totals[None, :], 0).max(axis=1, initial=0)
+
+    def lifted(self, offsets: Ints) -> Ints:
+        """The lowest offsets, not below ``offsets``, at which each item stands clear of walls."""
+        for wall in self.walls:
+            hit = (wall.start - self.heights < offsets) & (offsets < wall.end)
+            offsets = np.where(hit & self._held_by(wall), wall.end, offsets)
+        return offsets
+
+    def walls_of(self, item: int) -> tuple[Ints, Ints]:
+        """(low, high): the item's offset may not lie strictly between the two of any wall."""
+        own = [wall for wall in self.walls if not wall.paged_only or self.paged[item]]
+        low = _ints([wall.start for wall in own]) - self.heights[item]
+        return low, _ints([wall.end for wall in own])
+
+    def _held_by(self, wall: Wall) -> Any:
+        return self.paged if wall.paged_only else True
 
     def height_of(self, offsets: Ints) -> int:
         """Bytes from 0 to the highest end."""

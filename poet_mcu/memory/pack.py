@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from poet_mcu.ir.graph import Graph
-from poet_mcu.ir.placement import Placement, Scratch, Slot
-from poet_mcu.ir.schedule import Schedule
+from poet_mcu.ir.placement import ArenaPart, Placement, Scratch, Slot
+from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.memory.greedy import pack_greedy
-from poet_mcu.memory.items import Instance, Ints, Item
+from poet_mcu.memory.items import Instance, Ints, Item, Wall
 from poet_mcu.memory.lifetimes import Lifetimes, Residency, lifetimes
 from poet_mcu.memory.pages import place_pages
 from poet_mcu.memory.search import PREFERENCES, Outcome, search
@@ -35,11 +35,12 @@ def place(
     page_alignment_blocks: int = 1,
     node_budget: int = NODE_BUDGET,
     home_blocks: Mapping[int, int] = MappingProxyType({}),
+    parts: Sequence[ArenaPart] = (),
 ) -> Placement:
     """The lowest placement found, always the same; above the capacity if none was found within.
 
     Args:
-        graph: verified; its values with a home in RAM will lie lowest.
+        graph: verified; its values with a home in RAM will lie lowest in each part.
         schedule: verified; InternalError where it is not, or a size is not padded.
         sizes: padded bytes by root value id, multiples of ``alignment_bytes``.
         workspace: scratch bytes by node id, rounded up to the alignment here.
@@ -49,38 +50,86 @@ def place(
         page_alignment_blocks: pages begin at its multiples.
         node_budget: placements to try.
         home_blocks: first blocks, by value id, of pages another step has placed.
+        parts: of the arena, in front of its main RAM, which has no end here.
     """
     lives = lifetimes(graph, schedule, sizes, workspace, alignment_bytes)
-    items, owner = _items(lives)
-    room = None if capacity_bytes is None else capacity_bytes - lives.home_bytes
-    packing = pack(items, room, node_budget)
-    return Placement(
-        slots=tuple(_slots(lives, packing, owner)),
-        scratch=tuple(_scratch(lives, packing)),
-        pages=place_pages(
-            schedule, sizes, page_first_block, page_alignment_blocks, graph.card_homes, home_blocks
-        ),
-        arena_bytes=lives.home_bytes + packing.height,
-        alignment_bytes=alignment_bytes,
+    items, owner = _items(lives, _paged(schedule))
+    homes = _homes(lives, parts)
+    room = None if capacity_bytes is None else capacity_bytes - homes.base
+    packing = pack(items, room, node_budget, _walls(homes, parts))
+    pages = place_pages(
+        schedule, sizes, page_first_block, page_alignment_blocks, graph.card_homes, home_blocks
     )
+    return Placement(
+        tuple(_slots(lives, packing, owner, homes)), tuple(_scratch(lives, packing, homes.base)),
+        pages, max(homes.base + packing.height, homes.end), alignment_bytes, tuple(parts),
+    )  # fmt: skip
 
 
-def _slots(lives: Lifetimes, packing: Packing, owner: Sequence[int]) -> Iterator[Slot]:
-    """Home values from 0 on, then every residency above them in order of time."""
-    base = 0
-    for value, nbytes in lives.home:
-        yield Slot(value, base, nbytes, 0, lives.actions)
-        base += nbytes
+def _paged(schedule: Schedule) -> frozenset[int]:
+    """The values that go to the card or come from it."""
+    moves = (ActionKind.PAGE_IN, ActionKind.PAGE_OUT)
+    return frozenset(action.subject for action in schedule.actions if action.kind in moves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Homes:
+    """Offsets of the values with a home in RAM; (start, end) of their run in each part."""
+
+    offsets: tuple[int, ...]
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def base(self) -> int:
+        """Everything else lies from here on."""
+        return self.runs[0][1]
+
+    @property
+    def end(self) -> int:
+        """The highest end of one of them."""
+        return max((end for start, end in self.runs if end > start), default=0)
+
+
+def _homes(lives: Lifetimes, parts: Sequence[ArenaPart]) -> _Homes:
+    """Each at the start of the first part that has room for it, else in the main RAM."""
+    starts = [part.offset for part in parts] + [parts[-1].end if parts else 0]
+    ends, offsets = list(starts), []
+    for _, nbytes in lives.home:
+        fitting = (i for i, part in enumerate(parts) if ends[i] + nbytes <= part.end)
+        at = next(fitting, len(parts))
+        offsets.append(ends[at])
+        ends[at] += nbytes
+    return _Homes(tuple(offsets), tuple(zip(starts, ends, strict=True)))
+
+
+def _walls(homes: _Homes, parts: Sequence[ArenaPart]) -> list[Wall]:
+    """Borders with the homes behind them, and parts that paged values may not touch."""
+    base = homes.base
+    walls = [Wall(start - base, end - base) for start, end in homes.runs[1:]]
+    walls += [
+        Wall(max(0, part.offset - base), part.end - base, paged_only=True)
+        for part in parts
+        if not part.reached
+    ]
+    return sorted(walls, key=lambda wall: (wall.start, wall.end))
+
+
+def _slots(
+    lives: Lifetimes, packing: Packing, owner: Sequence[int], homes: _Homes
+) -> Iterator[Slot]:
+    """Home values, then every residency in order of time."""
+    for (value, nbytes), offset in zip(lives.home, homes.offsets, strict=True):
+        yield Slot(value, offset, nbytes, 0, lives.actions)
     for index, stay in enumerate(lives.residencies):
-        offset = base + packing.offsets[owner[index]]
+        offset = homes.base + packing.offsets[owner[index]]
         yield Slot(stay.value, offset, stay.nbytes, stay.first, stay.last)
 
 
-def _scratch(lives: Lifetimes, packing: Packing) -> Iterator[Scratch]:
+def _scratch(lives: Lifetimes, packing: Packing, base: int) -> Iterator[Scratch]:
     """Scratch areas; their items are the last ones."""
     first = len(packing.offsets) - len(lives.scratch)
     for number, (action, nbytes) in enumerate(lives.scratch):
-        yield Scratch(action, lives.home_bytes + packing.offsets[first + number], nbytes)
+        yield Scratch(action, base + packing.offsets[first + number], nbytes)
 
 
 def arena_to_peak_ratio(placement: Placement, live_peak: int) -> float:
@@ -88,7 +137,7 @@ def arena_to_peak_ratio(placement: Placement, live_peak: int) -> float:
     return placement.arena_bytes / live_peak if live_peak > 0 else 1.0
 
 
-def _items(lives: Lifetimes) -> tuple[list[Item], list[int]]:
+def _items(lives: Lifetimes, paged: frozenset[int]) -> tuple[list[Item], list[int]]:
     """Items, and for each residency the index of its item; scratch items come last."""
     owner: list[int] = []
     chains: list[list[Residency]] = []
@@ -99,18 +148,18 @@ def _items(lives: Lifetimes) -> tuple[list[Item], list[int]]:
         else:
             owner.append(owner[stay.takes_over])
             chains[owner[-1]].append(stay)
-    items = [_chain_item(chain) for chain in chains]
+    items = [_chain_item(chain, paged) for chain in chains]
     items += [Item(((action, action + 1, nbytes),)) for action, nbytes in lives.scratch]
     return items, owner
 
 
-def _chain_item(chain: Sequence[Residency]) -> Item:
+def _chain_item(chain: Sequence[Residency], paged: frozenset[int]) -> Item:
     """Heights over time of a chain: during a takeover the predecessor, which is not smaller."""
     segments = [(chain[0].first, chain[0].last, chain[0].nbytes)]
     for before, after in itertools.pairwise(chain):
         if after.last > before.last:  # equal when both reach the end of the step
             segments.append((before.last, after.last, after.nbytes))
-    return Item(tuple(segments))
+    return Item(tuple(segments), any(stay.value in paged for stay in chain))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +173,12 @@ class Packing:
     nodes: int
 
 
-def pack(items: Sequence[Item], capacity: int | None, node_budget: int = NODE_BUDGET) -> Packing:
+def pack(
+    items: Sequence[Item],
+    capacity: int | None,
+    node_budget: int = NODE_BUDGET,
+    walls: Sequence[Wall] = (),
+) -> Packing:
     """The lowest packing of ``items`` found, in their units; ``capacity`` only steers the search.
 
     Greedy orders come first. If they miss the peak load (a lower bound), the exact search looks
@@ -132,7 +186,7 @@ def pack(items: Sequence[Item], capacity: int | None, node_budget: int = NODE_BU
     """
     if not items:
         return Packing((), 0, 0, optimal=True, nodes=0)
-    instance = Instance(items)
+    instance = Instance(items, walls)
     tries = _Tries(instance, node_budget)
     if capacity is not None and tries.height <= capacity:
         tries.left //= 4  # it fits: a lower arena is welcome, but not worth as much time

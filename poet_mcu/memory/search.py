@@ -4,7 +4,8 @@ Written from the ideas of Moffitt, "MiniMalloc: A Lightweight Memory Allocator f
 Accelerated Machine Learning", ASPLOS 2023: canonical order, section bounds, dominance and
 decomposition. Every packing can be pressed down until no item fits anywhere lower. Placing the
 items of such a packing by rising offset (ties by index), each lands on its *floor*: the highest
-end of the placed items it meets in time. So only floors need to be tried, and:
+end of the placed items it meets in time, or the lowest offset above that which walls leave it. So
+only floors need to be tried, and:
 
 - canonical order: the next offset is not below the last one;
 - dominance: the next offset is below every end an unplaced item could have at its floor,
@@ -14,7 +15,7 @@ end of the placed items it meets in time. So only floors need to be tried, and:
   apart, so that a failure of one part is not retried for every packing of the other;
 - memory: a component that failed is not searched again on the same floors with an equal or later
   last placement;
-- symmetry: of unplaced items with equal segments the one with the lowest index goes first.
+- symmetry: of unplaced items that are equal the one with the lowest index goes first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from poet_mcu.memory.items import Instance, Ints
+from poet_mcu.memory.items import Instance, Ints, Item
 
 
 class Outcome(enum.Enum):
@@ -95,15 +96,15 @@ class _Search:
         rank = np.lexsort([-key for key in reversed(keys)])
         self.rank: Ints = np.empty(len(rank), dtype=np.int64)
         self.rank[rank] = np.arange(len(rank))
-        twins: dict[tuple[tuple[int, int, int], ...], int] = {}
+        twins: dict[Item, int] = {}
         self.twin = np.asarray(
-            [twins.setdefault(item.segments, i) for i, item in enumerate(instance.items)],
+            [twins.setdefault(item, i) for i, item in enumerate(instance.items)],
             dtype=np.int64,
         )
 
     def run(self) -> SearchResult:
         members = np.flatnonzero(self.instance.heights > 0)
-        floors = np.zeros(len(self.instance.items), dtype=np.int64)
+        floors = self.instance.lifted(np.zeros(len(self.instance.items), dtype=np.int64))
         root = _Frame(members, floors, (0, -1), [], open=False)
         root.floors_after = floors
         parts = self._parts(members, floors, (0, -1))
@@ -156,6 +157,7 @@ class _Search:
             offset = int(frame.floors[item])
             above = self.instance.above[item]
             floors = np.maximum(frame.floors, np.where(above > 0, offset + above, 0))
+            floors = self.instance.lifted(floors)
             rest = frame.members[frame.members != item]
             parts = self._parts(rest, floors, (offset, item))
             if parts is None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from poet_mcu.board.schema import Board
-from poet_mcu.cost.compute import node_price
+from poet_mcu.cost.compute import placed_s
 from poet_mcu.cost.paging import page_in_price, page_out_price
+from poet_mcu.ir.placement import Placement
+from poet_mcu.ir.program import Call, OperandKind
 from poet_mcu.ir.schedule import Action, ActionKind
 from poet_mcu.link.protocol import Trace
 from poet_mcu.ops.table import OPERATORS
@@ -21,19 +24,49 @@ ACTIONS_FILE = "actions.json"
 def predicted_actions(step: StepPlan, board: Board) -> list[dict[str, Any]]:
     """For each action, in order: ``op`` (or transfer), ``name``, ``runs``, predicted ``seconds``.
 
-    A transfer's seconds stand where it starts, also where it then runs beside compute; its WAIT
-    has none.
+    Kernels are priced where their operands lie. A transfer's seconds stand where it starts, also
+    where it then runs beside compute; its WAIT has none.
     """
     started: dict[int, str] = {}
     rows = []
-    for action in step.schedule.actions:
+    for action, instruction in zip(step.schedule.actions, step.program.instructions, strict=True):
         if action.kind in (ActionKind.PAGE_IN, ActionKind.PAGE_OUT):
             started[action.subject] = action.kind.value
-        rows.append(_row(step, board, action, started))
+        nbytes = _bytes_by_part(instruction.call, step.placement, board)
+        rows.append(_row(step, board, action, started, nbytes))
     return rows
 
 
-def _row(step: StepPlan, board: Board, action: Action, started: dict[int, str]) -> dict[str, Any]:
+def _bytes_by_part(call: Call | None, placement: Placement, board: Board) -> Mapping[str, int]:
+    """Bytes of a call's operands in the arena by the name of their part of RAM, '' for none.
+
+    The arena is taken to begin behind stack and ``runtime.static_bytes``, its place at the latest.
+    """
+    found: Counter[str] = Counter()
+    runtime = board.runtime.stack_bytes + board.runtime.static_bytes
+    for operand in call.operands if call else ():
+        if operand.kind is not OperandKind.ARENA:
+            continue
+        inside = [p.name for p in placement.parts if p.offset <= operand.offset < p.end]
+        address = board.sram.origin + runtime + operand.offset - placement.main_offset
+        end = address + operand.nbytes
+        if inside:
+            found[inside[0]] += operand.nbytes
+            continue
+        found[""] += operand.nbytes
+        for part in board.sram.parts:
+            shared = max(0, min(end, part.end) - max(address, part.origin))
+            found.update({part.name: shared, "": -shared})
+    return +found
+
+
+def _row(
+    step: StepPlan,
+    board: Board,
+    action: Action,
+    started: dict[int, str],
+    nbytes: Mapping[str, int],
+) -> dict[str, Any]:
     graph = step.graph
     if action.kind is ActionKind.COMPUTE:
         node = graph.nodes[action.subject]
@@ -41,7 +74,7 @@ def _row(step: StepPlan, board: Board, action: Action, started: dict[int, str]) 
         outputs = [graph.values[i].type for i in node.outputs]
         cost = OPERATORS[node.op].cost(inputs, outputs, node.attrs)
         name = graph.values[(node.outputs or node.mutates)[0]].name
-        return {"op": node.op, "name": name, "runs": 1, "seconds": node_price(cost, board).seconds}
+        return {"op": node.op, "name": name, "runs": 1, "seconds": placed_s(cost, board, nbytes)}
     value = graph.values[action.subject]
     row = {"op": action.kind.value, "name": value.name, "runs": 1, "seconds": 0.0}
     if action.kind is ActionKind.PAGE_IN:

@@ -13,12 +13,14 @@ import onnx
 from poet_mcu import resources, toolchain
 from poet_mcu.board.load import board_text, buildable, load_board
 from poet_mcu.board.schema import Board
+from poet_mcu.cnames import comment_text
 from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_card, write_manifest
 from poet_mcu.codegen.model_view import CodeInput, model_view, with_build_id
 from poet_mcu.codegen.render import render
 from poet_mcu.codegen.views import Banner, ModelView
 from poet_mcu.errors import ToolMissing
 from poet_mcu.frontend.model_file import read_model
+from poet_mcu.ir.placement import used_parts
 from poet_mcu.ir.text import graph_text, placement_text, schedule_text
 from poet_mcu.pipeline.actions import by_operator, predicted_actions, save_actions
 from poet_mcu.pipeline.options import Options, graph_options
@@ -93,6 +95,7 @@ def _code_input(planned: Plan, board: Board) -> CodeInput:
         evaluation=planned.evaluation.program,
         arena_bytes=planned.arena_bytes,
         arena_alignment_bytes=board.arena.alignment_bytes,
+        parts=used_parts(planned.budget.parts, planned.arena_bytes),
         region_block=board.storage.region_first_block,
         region_blocks=planned.region_blocks,
         slots=planned.slots,
@@ -231,9 +234,22 @@ def linker_fields(board: Board, ram_bytes: int) -> dict[str, object]:
         "flash_origin": f"0x{board.flash.origin:08x}",
         "flash_bytes": board.flash.size_bytes,
         "ram_origin": f"0x{board.sram.origin:08x}",
-        "ram_bytes": ram_bytes,
+        "ram_bytes": board.sram_within(ram_bytes),
+        "parts": _linker_parts(board, ram_bytes),
         "stack_bytes": board.runtime.stack_bytes,
     }
+
+
+def _linker_parts(board: Board, ram_bytes: int) -> list[dict[str, object]]:
+    """The memory and the section of each part of the arena, as large as the budget lets it be."""
+    parts = zip(board.parts_within(ram_bytes), board.arena.parts, strict=False)
+    return [
+        {
+            "region": f"PART{i}", "section": f".arena{i}", "origin": f"0x{known.origin:08x}",
+            "nbytes": part.nbytes, "note": comment_text(f"Part of the arena: {part.name}."),
+        }
+        for i, (part, known) in enumerate(parts, 1)
+    ]  # fmt: skip
 
 
 def _c_files(board: Board) -> list[str]:

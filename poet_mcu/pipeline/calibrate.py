@@ -1,7 +1,8 @@
 """``calibrate``: what the kernels and the card of a board take, as a board file.
 
 The self-test firmware runs every kernel family over a design of shapes and the card over transfer
-sizes. Prices are fitted to the cycles (bench/fit.py), a line to the medians of the transfers; the
+sizes. Prices are fitted to the cycles (bench/fit.py), a line to the medians of the transfers, whose
+median, 99th percentile and worst by size are a table beside it; the
 log of every measurement is kept beside the file and named in it as the source.
 """
 
@@ -22,9 +23,10 @@ import numpy as np
 from poet_mcu.bench.case import Case
 from poet_mcu.bench.fit import FEATURES, Fitted, family_table
 from poet_mcu.bench.select import common_names
-from poet_mcu.bench.table import repeats_of
+from poet_mcu.bench.table import place, repeats_of
 from poet_mcu.board.load import load_board
-from poet_mcu.board.schema import Board, CostRow
+from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import CostRow, MemoryPart, TransferTimes
 from poet_mcu.board.write import board_toml
 from poet_mcu.errors import CheckFailed, InputError
 from poet_mcu.link.selftest import CARD_CHECKSUM, CARD_READ, CARD_WRITE, GUARD_BYTES, SelfTest
@@ -81,6 +83,7 @@ def calibrate(options: CalibrateOptions, out: Path, progress: Progress = _quiet)
     # What an emulator says of a real board is an estimate; of an emulated one it is the truth.
     estimated = measured["emulated"] and board.kind == "hardware"
     made = _calibrated(board, out, fitted, measured["card"], source, estimated=estimated)
+    made = with_part_rows(made, measured["parts"], built.cases, source)
     comment = f"Written by {TOOL} calibrate from {log.name}: calibrate again instead of editing."
     out.write_text(board_toml(made, comment), encoding="utf-8", newline="\n")
     load_board(out)
@@ -109,18 +112,42 @@ def _measure(built: SelfTestBuild, options: CalibrateOptions, progress: Progress
         kernels = {
             case.name: _time(test, number, case) * cycles for number, case in enumerate(built.cases)
         }
+        parts = {} if options.port is None else time_parts(test, built, cycles, progress)
         progress("timing the card")
         card = _time_card(test, board, options.samples, cycles / hertz)
     return {
         "tool": TOOL, "board": board.name, "build_id": built.folder.build_id.hex(),
         "emulated": options.port is None, "clock_hz": hertz, "samples": options.samples,
-        "kernels": kernels, "card": card,
+        "kernels": kernels, "parts": parts, "card": card,
     }  # fmt: skip
 
 
-def _time(test: SelfTest, number: int, case: Case) -> float:
+def _time(test: SelfTest, number: int, case: Case, part: int = 0) -> float:
     repeats = min(MOST_REPEATS, repeats_of(case))
-    return test.case(number, repeats).cycles / repeats
+    # What a coarse clock did not see took less than its tick; no price follows from nothing.
+    return max(1, test.case(number, repeats, part).cycles) / repeats
+
+
+def time_parts(
+    test: SelfTest, built: SelfTestBuild, cycles: float, progress: Progress
+) -> dict[str, dict[str, float]]:
+    """Name of each part of RAM -> case -> cycles with its operands there; none of a single part.
+
+    Not asked of an emulator, whose memories are all as fast as its core.
+    """
+    board = built.folder.board
+    found: dict[str, dict[str, float]] = {}
+    begin = board.sram.origin + board.runtime.stack_bytes + board.runtime.static_bytes
+    parts = board.ram_parts if len(board.ram_parts) > 1 else ()
+    for part_number, part in enumerate(parts, 1):
+        progress(f"timing kernels in {part.name}")
+        first = max(part.origin, begin) if part in board.sram.parts else part.origin
+        found[part.name] = {
+            case.name: _time(test, number, case, part_number) * cycles
+            for number, case in enumerate(built.cases)
+            if place(case).end <= part.end - first
+        }
+    return found
 
 
 def _time_card(
@@ -146,7 +173,7 @@ def _time_card(
                     f"{result.bad_bytes} others at block {at}; run poet-mcu hil"
                 )
             for name, cycles in (("write", result.write_cycles), ("read", result.read_cycles)):
-                found[name].setdefault(str(size), []).append(cycles * seconds_per_cycle)
+                found[name].setdefault(str(size), []).append(max(1, cycles) * seconds_per_cycle)
     return found
 
 
@@ -205,11 +232,43 @@ def _calibrated(
             "write_latency_s": _rounded(write_s),
             "write_throughput_bytes_per_s": _rounded(write_rate),
             "estimated": estimated, "source": f"{source} Lines through the medians; {tails}.",
+            "read_times": _times(card["read"], source, estimated=estimated),
+            "write_times": _times(card["write"], source, estimated=estimated),
         }
     )  # fmt: skip
     name = re.sub(r"[^a-z0-9-]+", "-", out.stem.lower()).strip("-") or "calibrated"
     changed = {"name": name, "aliases": (), "cost": cost, "storage": storage}
     return board.model_copy(update=changed)
+
+
+def with_part_rows(
+    board: Board, parts: Mapping[str, Mapping[str, float]], cases: Sequence[Case], source: str
+) -> Board:
+    """The board with the prices of each part's own cycles."""
+
+    def timed(part: MemoryPart) -> MemoryPart:
+        fitted = family_table(parts.get(part.name, {}), cases, common_names())
+        own = f"{source} Operands in {part.name}."
+        rows = {family: _row(row, own, estimated=False) for family, row in fitted.items()}
+        return part.model_copy(update={"cost": rows or part.cost})
+
+    sram = board.sram.model_copy(update={"parts": tuple(map(timed, board.sram.parts))})
+    arena = board.arena.model_copy(update={"parts": tuple(map(timed, board.arena.parts))})
+    return board.model_copy(update={"memory": {**board.memory, "sram": sram}, "arena": arena})
+
+
+def _times(times: Mapping[str, Sequence[float]], source: str, *, estimated: bool) -> TransferTimes:
+    """The table of one direction; ``times``: size in bytes -> seconds."""
+    sizes = sorted(times, key=int)
+    found = [percentiles(times[size]) for size in sizes]
+    return TransferTimes(
+        transfer_bytes=tuple(int(size) for size in sizes),
+        median_s=tuple(_rounded(row["median"]) for row in found),
+        p99_s=tuple(_rounded(row["p99"]) for row in found),
+        worst_s=tuple(_rounded(row["worst"]) for row in found),
+        estimated=estimated,
+        source=f"{source} {len(times[sizes[0]])} transfers of each size.",
+    )
 
 
 def _row(row: Fitted, source: str, *, estimated: bool) -> CostRow:

@@ -10,7 +10,7 @@ from typing import Any
 from serial.tools import list_ports
 
 from poet_mcu.board.schema import Board as BoardFile
-from poet_mcu.board.schema import Flashing
+from poet_mcu.board.tables import Flashing
 from poet_mcu.errors import DeviceError, InputError
 from poet_mcu.link.client import once_there, open_board
 from poet_mcu.pipeline.target import BuildFolder, open_firmware

@@ -141,9 +141,9 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     budget = budget_for(prepared)
     problem = make_problem(prepared.train, board, budget.arena_bytes)
     fixed = budget.arena_bytes - problem.memory_bytes + budget.runtime_bytes
-    if prepared.ram_bytes > board.sram.size_bytes:
+    if prepared.ram_bytes > board.ram_bytes:
         raise PlanInfeasible(
-            f"{board.name}: memory.sram: expected --ram of at most {board.sram.size_bytes} bytes, "
+            f"{board.name}: memory.sram: expected --ram of at most {board.ram_bytes} bytes, "
             f"got {prepared.ram_bytes}; lower --ram or choose a board with more",
             {"status": "infeasible", "ram_bytes": prepared.ram_bytes},
         )
@@ -165,9 +165,9 @@ def plan_prepared(prepared: Prepared, progress: Progress = _quiet) -> Plan:
     progress("planning the baselines")
     facts = _facts(prepared, budget, train, fixed)
     facts["arena_bytes"] = max(train.placement.arena_bytes, evaluation.placement.arena_bytes)
-    facts["evaluation"] = _metrics(evaluation.metrics, fixed) | {
-        "arena_bytes": evaluation.placement.arena_bytes
-    }
+    facts |= budget.part_facts
+    facts["evaluation"] = _metrics(evaluation.metrics, fixed)
+    facts["evaluation"]["arena_bytes"] = evaluation.placement.arena_bytes
     slots = _slots(prepared, train, evaluation)
     facts["checkpoint"] = _checkpoint_facts(prepared, slots)
     return Plan(prepared, budget, train, evaluation, slots, facts)
@@ -375,7 +375,7 @@ def _limits(prepared: Prepared, budget: Budget, options: Options) -> dict[str, A
 def _deadline_text(
     prepared: Prepared, budget: Budget, options: Options, facts: dict[str, Any]
 ) -> str:
-    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes)
+    problem = make_problem(prepared.train, prepared.board, budget.arena_bytes, prepared.deadline_s)
     fastest = shortest_deadline(problem, solve_options(options))
     facts["shortest_deadline_s"] = fastest
     shown = f"{fastest:.6g} s" if fastest is not None else "not known"

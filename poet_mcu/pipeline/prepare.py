@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.schema import Board
+from poet_mcu.cost import knows_slow_transfers
 from poet_mcu.errors import ModelError
 from poet_mcu.frontend.onnx_import import ImportedModel, load_model, weight_names
 from poet_mcu.frontend.select import last_layers, selector
@@ -14,7 +15,7 @@ from poet_mcu.ir.verify_graph import verify_graph
 from poet_mcu.lower.select import with_forms
 from poet_mcu.pipeline.options import Options
 from poet_mcu.pipeline.stepplan import budget_of
-from poet_mcu.schedule.pricing import changed_twice, with_card_homes
+from poet_mcu.schedule.pricing import changed_twice, too_large_to_page, with_card_homes
 from poet_mcu.training.fuse import fused
 from poet_mcu.training.order import ORDERS, reordered
 from poet_mcu.training.training import evaluation_graph, training_graph, training_notes
@@ -34,7 +35,7 @@ class Prepared:
     @property
     def ram_bytes(self) -> int:
         """The budget for everything in RAM."""
-        return self.options.ram_bytes or self.board.sram.size_bytes
+        return self.options.ram_bytes or self.board.ram_bytes
 
     @property
     def steps(self) -> int | None:
@@ -67,7 +68,7 @@ def prepare(options: Options) -> Prepared:
     except ModelError as error:
         raise ModelError(f"{options.model.name}: {error}") from error
     alignment, on_card = board.arena.alignment_bytes, options.home_parameters == "card"
-    stay = changed_twice(train)
+    stay = changed_twice(train) | too_large_to_page(train, board)
     if on_card:
         train = with_card_homes(train, alignment, stay)
     evaluation = evaluation_graph(imported.graph, train)
@@ -79,8 +80,14 @@ def prepare(options: Options) -> Prepared:
         train = reordered(train, ORDERS[options.order](train))
     verify_graph(train, training=True)
     verify_graph(evaluation, training=False)
-    notes = (*imported.report.notes, *training_notes(train, options))
+    notes = (*imported.report.notes, *training_notes(train, options), *_time_notes(board, options))
     return _with_forms(Prepared(options, board, imported, train, evaluation, notes))
+
+
+def _time_notes(board: Board, options: Options) -> tuple[str, ...]:
+    if options.deadline_s is None or not knows_slow_transfers(board):
+        return ()
+    return ("seconds are of slow transfers, the 99th percentile, to hold the deadline",)
 
 
 def _with_forms(prepared: Prepared) -> Prepared:

@@ -12,7 +12,7 @@ from poet_mcu.bench.select import board_cases
 from poet_mcu.bench.table import calls, rows
 from poet_mcu.board.load import board_text, buildable
 from poet_mcu.board.schema import Board
-from poet_mcu.cnames import c_string
+from poet_mcu.cnames import c_string, comment_text
 from poet_mcu.codegen.bundle import BOARD_FILE, digest, new_folder, write_blank_card, write_manifest
 from poet_mcu.codegen.render import render
 from poet_mcu.codegen.spelling import c_bytes
@@ -33,6 +33,11 @@ class SelfTestBuild:
     cases: tuple[Case, ...]
     arena_bytes: int
 
+    @property
+    def tested_bytes(self) -> int:
+        """The arena and all RAM beside it."""
+        return self.arena_bytes + sum(p.size_bytes for p in self.folder.board.arena.parts)
+
 
 def selftest_sources(board: Board) -> list[str]:
     """The C files of the firmware beside the generated one, relative to the root."""
@@ -50,6 +55,16 @@ def arena_of(board: Board) -> int:
     taken = board.runtime.stack_bytes + board.runtime.static_bytes
     slot = max(64, board.arena.alignment_bytes)
     return (board.sram.size_bytes - taken) // slot * slot
+
+
+def _part_rows(board: Board) -> tuple[str, ...]:
+    """Initializers of poet_ram_part, numbered from 1 on as ``board.ram_parts`` has them."""
+    inside = len(board.sram.parts)
+    return tuple(
+        f"{{0x{part.origin:08x}u, {part.size_bytes}u, {int(i < inside)}u}}, "
+        f"/* {comment_text(part.name)} */"
+        for i, part in enumerate(board.ram_parts)
+    )
 
 
 def _hashed(board: Board, text: str) -> bytes:
@@ -78,7 +93,7 @@ def build_selftest(
     arena = arena_of(buildable(board))
     cases = tuple(case for case in board_cases(arena) if not only or case.name in only)
     view = SelfTestView(
-        TOOL, c_string(board.name), "", arena, board.arena.alignment_bytes,
+        TOOL, c_string(board.name), "", arena, board.arena.alignment_bytes, _part_rows(board),
         tuple(calls(cases, "fast")), tuple(rows(cases)),
     )  # fmt: skip
     build_id = _hashed(board, _text(view, bytes(16)))

@@ -7,13 +7,14 @@ budget, the planner gets that much less and solves again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from poet_mcu.board.schema import Board
 from poet_mcu.errors import Infeasible
 from poet_mcu.ir.graph import Graph
-from poet_mcu.ir.placement import Placement
+from poet_mcu.ir.placement import ArenaPart, Placement
 from poet_mcu.ir.program import PageRange, Program
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.ir.verify_placement import verify_placement
@@ -66,16 +67,23 @@ class Budget:
 
     ``runtime_bytes`` are stack, statics and a page state for every value that may be paged. The
     states are reserved whether a plan uses them or not: a plan's peak then does not depend on how
-    many pages it has, and more RAM never makes a plan worse.
+    many pages it has, and more RAM never makes a plan worse. ``parts`` are those of the arena that
+    are not in the main RAM, and part of ``ram_bytes``.
     """
 
     ram_bytes: int
     runtime_bytes: int
+    parts: tuple[ArenaPart, ...] = ()
 
     @property
     def arena_bytes(self) -> int:
         """What is left for the arena."""
         return self.ram_bytes - self.runtime_bytes
+
+    @property
+    def part_facts(self) -> dict[str, list[dict[str, Any]]]:
+        """``arena_parts`` of plan.json, which only a board with such parts has."""
+        return {"arena_parts": [asdict(part) for part in self.parts]} if self.parts else {}
 
 
 def budget_of(
@@ -84,7 +92,10 @@ def budget_of(
     """The split of a budget on a board, for the steps of ``graphs``."""
     pageable = sum(t.pageable for g in graphs for t in make_problem(g, board, 0).tensors)
     states = PAGE_STATE_BYTES * pageable if paging else 0
-    return Budget(ram_bytes, board.runtime.stack_bytes + board.runtime.static_bytes + states)
+    parts = board.parts_within(ram_bytes)
+    usable = board.sram_within(ram_bytes) + parts[-1].end if parts else ram_bytes
+    runtime = board.runtime.stack_bytes + board.runtime.static_bytes + states
+    return Budget(usable, runtime, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +182,7 @@ def plan_step(
     memory = max(0, budget.arena_bytes)
     while too_small < memory < too_large:
         try:
-            plan = _attempt(graph, board, options, memory, settings)
+            plan = _attempt(graph, board, options, memory, settings, budget.parts)
         except NoPlan as error:
             if memory >= budget.arena_bytes:
                 if str(error) == SolveStatus.INFEASIBLE.value or not settings.optimal:
@@ -205,7 +216,7 @@ def _frugal(
     smallest = minimum_memory(problem, solve_options(options))
     if not fits(problem, simulate(problem, smallest.schedule)):
         return None  # it may miss the deadline or the limit on writes
-    plan = _placed(graph, board, problem, smallest.schedule, None, settings)
+    plan = _placed(graph, board, problem, smallest.schedule, None, settings, budget.parts)
     if plan.ram_bytes > budget.arena_bytes:
         return None
     return replace(plan, solution=_unproven(plan, options)) if settings.optimal else plan
@@ -253,23 +264,35 @@ def least_ram(
 ) -> tuple[int, int]:
     """(bytes of RAM that a placed plan needs at the least budget, bytes proven to be needed).
 
-    Parameters, runtime, page states and fragmentation are counted; no deadline.
+    Parameters, runtime, page states and fragmentation are counted; no deadline. The first is more
+    than the board has where nothing was placed in its parts.
     """
     problem = make_problem(graph, board, budget.arena_bytes)
     homes = budget.arena_bytes - problem.memory_bytes
     smallest = minimum_memory(problem, solve_options(options))
     tight = replace(problem, memory_bytes=smallest.bytes)
-    plan = _placed(graph, board, tight, smallest.schedule, None, settings)
     fixed = budget.runtime_bytes
-    return plan.ram_bytes + fixed, smallest.proven_bytes + homes + fixed
+    given = 0
+    while True:  # each turn gives the arena's parts more, until nothing is missing or they end
+        parts = board.parts_within(given)
+        plan = _placed(graph, board, tight, smallest.schedule, None, settings, parts)
+        needed = plan.ram_bytes + fixed
+        if needed <= given or parts == board.parts_within(needed):
+            return needed, smallest.proven_bytes + homes + fixed
+        given = needed
 
 
 def _attempt(
-    graph: Graph, board: Board, options: Options, arena_bytes: int, settings: StepSettings
+    graph: Graph,
+    board: Board,
+    options: Options,
+    arena_bytes: int,
+    settings: StepSettings,
+    parts: tuple[ArenaPart, ...],
 ) -> StepPlan:
     problem = make_problem(graph, board, arena_bytes, settings.deadline_s, settings.max_write_bytes)
     schedule, solution = _schedule(problem, options, settings.strategy)
-    return _placed(graph, board, problem, schedule, solution, settings)
+    return _placed(graph, board, problem, schedule, solution, settings, parts)
 
 
 def _placed(
@@ -279,6 +302,7 @@ def _placed(
     schedule: Schedule,
     solution: Solution | None,
     settings: StepSettings,
+    parts: tuple[ArenaPart, ...],
 ) -> StepPlan:
     """The schedule, verified, placed and lowered."""
     metrics = simulate(problem, schedule)
@@ -291,12 +315,12 @@ def _placed(
     homed = {v.id: shared[v.name] for v in graph.values if v.name in shared}
     placement = place(
         graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS,
-        home_blocks={value: page.first_block for value, page in homed.items()},
+        home_blocks={value: page.first_block for value, page in homed.items()}, parts=parts,
     )  # fmt: skip
     region = region_end_block(placement.pages, first_block)
     verify_placement(
         graph, schedule, sizes, scratch, placement, None, region,
-        1 if homed else first_block, PAGE_ALIGNMENT_BLOCKS, alignment,
+        1 if homed else first_block, PAGE_ALIGNMENT_BLOCKS, alignment, parts,
     )  # fmt: skip
     numbers = {value: page.number for value, page in homed.items()}
     program = lower(graph, schedule, placement, sizes, settings.name, settings.first_page, numbers)

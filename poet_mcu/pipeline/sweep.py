@@ -123,9 +123,9 @@ def sweep(
     prepared = prepare(replace(options, ram_bytes=None))
     board = prepared.board
     sizes = budgets(ram, board.arena.alignment_bytes)
-    if sizes[-1] > board.sram.size_bytes:
+    if sizes[-1] > board.ram_bytes:
         raise InputError(
-            f"{board.name}: memory.sram: expected --ram of at most {board.sram.size_bytes} bytes, "
+            f"{board.name}: memory.sram: expected --ram of at most {board.ram_bytes} bytes, "
             f"got {sizes[-1]}; lower --ram or choose a board with more"
         )
     tasks = [_task(prepared, size) for size in (None, *sizes)]
@@ -226,7 +226,7 @@ def solve_point(task: _Task) -> Row:
     prepared = _prepared(task.options, task.sha256)
     board = prepared.board
     if task.ram_bytes is None:
-        roomy = budget_for(prepared, board.sram.size_bytes)
+        roomy = budget_for(prepared, board.ram_bytes)
         settings = StepSettings("train", "optimal")
         least, proven = least_ram(prepared.train, board, task.options, roomy, settings)
         return {"minimum_peak_bytes": least, "minimum_peak_proven_bytes": proven}

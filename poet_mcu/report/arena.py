@@ -52,6 +52,11 @@ def arena_figure(graph: Graph, placement: Placement, actions: int) -> Svg:
         y = HEIGHT - BOTTOM - tick * scales.height
         svg.line(LEFT, y, WIDTH - RIGHT, y, "rule")
         svg.text(LEFT - 8, y, bytes_label(tick), "middle muted", anchor="end")
+    for part in placement.parts:
+        if part.end < placement.arena_bytes:
+            y = HEIGHT - BOTTOM - part.end * scales.height
+            svg.line(LEFT, y, WIDTH - RIGHT, y, "budget")
+            svg.text(WIDTH - RIGHT, y + 8, f"{part.name} below", "muted", anchor="end")
     for action in index_ticks(actions):
         x = LEFT + (action + 0.5) * scales.step
         svg.text(x, HEIGHT - BOTTOM + 16, str(action), "muted", anchor="middle")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poet_mcu.ir.graph import Graph
-from poet_mcu.ir.placement import Placement
+from poet_mcu.ir.placement import ArenaPart, Placement
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.report.arena import arena_figure
 from poet_mcu.report.axis import legend
@@ -146,6 +146,11 @@ def _energy(given: ReportInput, traced: Trace) -> Section:
                    figures=(energy_figure(traced.energies),), scroll=many)  # fmt: skip
 
 
+def _part_text(part: ArenaPart) -> str:
+    reach = "" if part.reached else ", out of the DMA's reach"
+    return f"{part.name} has offsets {part.offset} to {part.end - 1}{reach}"
+
+
 def _arena(given: ReportInput) -> Section:
     placement = given.placement
     text = (
@@ -153,6 +158,8 @@ def _arena(given: ReportInput) -> Section:
         f"({placement.arena_bytes} bytes), aligned to {placement.alignment_bytes}. Each rectangle "
         "is one stay of one value at its addresses."
     )
+    if placement.parts:
+        text += f" {'; '.join(map(_part_text, placement.parts))}; the main RAM has those behind."
     figure = arena_figure(given.graph, placement, len(given.schedule.actions))
     return Section("arena", "Arena map", text, figures=(figure,))
 

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from poet_mcu.board.schema import Board
-from poet_mcu.cost import node_price, page_in_price, page_out_price
+from poet_mcu.cost import (
+    node_price,
+    page_in_price,
+    page_out_price,
+    slow_page_in_s,
+    slow_page_out_s,
+)
 from poet_mcu.ir.graph import HOME_FLASH, HOME_RAM, HOST_WRITTEN, Graph, Node, Phase, Role, Value
 from poet_mcu.ops.operator import Operator
 from poet_mcu.ops.table import OPERATORS
@@ -43,6 +49,13 @@ def with_card_homes(
         if sizes[v.id] >= BLOCK_BYTES and v.name not in stay
     }
     return replace(graph, card_homes=frozenset(homes))
+
+
+def too_large_to_page(graph: Graph, board: Board) -> frozenset[str]:
+    """Names of the parameters and states that no part of the RAM can take from the card."""
+    sizes = padded_sizes(graph, board.arena.alignment_bytes)
+    kept = graph.with_role(*HOME_RAM)
+    return frozenset(v.name for v in kept if sizes[v.id] > board.most_paged_bytes)
 
 
 def changed_twice(graph: Graph) -> frozenset[str]:
@@ -103,15 +116,17 @@ def make_problem(
 ) -> Problem:
     """The problem of one step of ``graph`` with ``memory_bytes`` of arena for everything.
 
-    What has its home in RAM is taken off ``memory_bytes`` here.
+    What has its home in RAM is taken off ``memory_bytes`` here. With a deadline transfers take the
+    seconds of slow ones; their joules stay those of the median.
     """
+    slow = deadline_s is not None
     alignment = board.arena.alignment_bytes
     sizes = padded_sizes(graph, alignment)
     scratch = workspaces(graph)
     once = not_recomputable(graph)
     outputs = {graph.root(v) for v in graph.outputs}
     tensors = tuple(
-        _tensor(value, sizes[value.id], board, value.id in outputs, value.id in graph.card_homes)
+        _tensor(graph, value, sizes[value.id], board, at_end=value.id in outputs, slow=slow)
         for value in graph.values
         if value.base is None and not graph.always_there(value.id)
     )
@@ -132,15 +147,18 @@ def make_problem(
     )
 
 
-def _tensor(value: Value, nbytes: int, board: Board, at_end: bool, on_card: bool) -> Tensor:
+def _tensor(
+    graph: Graph, value: Value, nbytes: int, board: Board, *, at_end: bool, slow: bool
+) -> Tensor:
     read, written = page_in_price(nbytes, board), page_out_price(nbytes, board)
+    on_card = value.id in graph.card_homes
     return Tensor(
         id=value.id,
         name=value.name,
         nbytes=nbytes,
-        pageable=nbytes >= BLOCK_BYTES and value.role is not Role.LOSS,
-        page_in_s=read.seconds,
-        page_out_s=written.seconds,
+        pageable=BLOCK_BYTES <= nbytes <= board.most_paged_bytes and value.role is not Role.LOSS,
+        page_in_s=slow_page_in_s(nbytes, board) if slow else read.seconds,
+        page_out_s=slow_page_out_s(nbytes, board) if slow else written.seconds,
         page_in_j=read.joules,
         page_out_j=written.joules,
         at_start=value.role in HOST_WRITTEN,

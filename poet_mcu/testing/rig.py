@@ -11,7 +11,8 @@ from pydantic import Field, ValidationError
 
 from poet_mcu.board.load import load_board
 from poet_mcu.board.messages import describe
-from poet_mcu.board.schema import Board, Strings, Table
+from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import Strings, Table
 from poet_mcu.errors import InputError, nearest
 
 

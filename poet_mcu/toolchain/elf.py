@@ -1,13 +1,16 @@
 """What a linked ELF really uses, and whether it can run on the board at all.
 
-Conventions of our linker script: the arena is a NOBITS section called ``.arena`` and the stack one
-called ``.stack``; where a section is missing, the symbol ``poet_arena`` or the pair
-``_stack_bottom`` and ``_stack_top`` is taken instead.
+Conventions of our linker script: the arena is a NOBITS section called ``.arena``, with ``.arena1``
+and so on for its parts beside the main RAM, and the stack one called ``.stack``; where one of
+these two is missing, the symbol ``poet_arena`` or the pair ``_stack_bottom`` and ``_stack_top`` is
+taken instead.
 """
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +20,11 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import Memory, MemoryPart
 from poet_mcu.errors import CheckFailed, InputError
 
+#: a part of the arena, counted from 1 as the board file has them
+_PART = re.compile(r"\.arena([1-9][0-9]*)")
 _FUNCTION_OR_OBJECT = ("STT_FUNC", "STT_OBJECT")
 # "ELF for the Arm Architecture" (IHI 0044F), 4.3.1: e_flags of the float ABI.
 _EF_ARM_ABI_FLOAT_HARD = 0x400
@@ -137,6 +143,8 @@ def check_budget(sizes: Sizes, ram_bytes: int, name: str) -> None:
 
 
 def _kind(section: Section) -> str:
+    if _PART.fullmatch(section.name):
+        return "arena"
     if section.name in {".arena", ".stack"}:
         return section.name[1:]
     if not section.writable:
@@ -148,9 +156,8 @@ def _outside(image: _Image, board: Board) -> list[str]:
     found = []
     for section in image.sections:
         end = section.address + section.size_bytes
-        homes = [board.sram] if section.writable else [board.flash, board.sram, board.vectors]
+        homes, names = _homes_of(section, board)
         if not any(home.origin <= section.address and end <= home.end for home in homes):
-            names = "memory.sram" if section.writable else "memory.flash"
             found.append(
                 f"section {section.name}: expected a place inside {names} of {board.name}, got "
                 f"[{section.address:#010x}, {end:#010x}); correct the linker script"
@@ -164,6 +171,17 @@ def _outside(image: _Image, board: Board) -> list[str]:
                 f"[{address:#010x}, {address + in_file:#010x}); correct the linker script"
             )
     return found
+
+
+def _homes_of(section: Section, board: Board) -> tuple[Sequence[Memory | MemoryPart], str]:
+    """Where a section may lie, and the names of that in the board file."""
+    part = _PART.fullmatch(section.name)
+    if part:
+        index = int(part[1]) - 1
+        return board.arena.parts[index : index + 1], f"arena.parts.{index}"
+    if section.writable:
+        return [board.sram], "memory.sram"
+    return [board.flash, board.sram, board.vectors], "memory.flash"
 
 
 def _vectors(image: _Image, board: Board) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from poet_mcu.board.schema import Flashing
+from poet_mcu.board.tables import Flashing
 from poet_mcu.errors import DeviceError, InputError, ToolMissing
 from poet_mcu.toolchain.tools import install_hint
 

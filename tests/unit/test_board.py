@@ -7,7 +7,8 @@ import pytest
 
 from poet_mcu import resources
 from poet_mcu.board import list_boards, load_board
-from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES, Board
+from poet_mcu.board.schema import Board
+from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES
 from poet_mcu.errors import BoardError
 
 SD_BOARDS = ("qemu-lm3s6965evb", "qemu-m4-sd", "qemu-m7-sd", "qemu-m55-sd")

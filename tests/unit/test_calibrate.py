@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poet_mcu.bench.case import Case
 from poet_mcu.bench.recurrent import every_case
 from poet_mcu.bench.select import board_cases
 from poet_mcu.bench.table import place
 from poet_mcu.board.load import list_boards, load_board
 from poet_mcu.board.write import board_toml
 from poet_mcu.link.protocol import Trace
+from poet_mcu.link.selftest import CaseResult
 from poet_mcu.pipeline.actions import by_operator, compared
-from poet_mcu.pipeline.calibrate import line, percentiles
+from poet_mcu.pipeline.calibrate import line, percentiles, time_parts, with_part_rows
+from poet_mcu.pipeline.selftest import SelfTestBuild, arena_of
+from poet_mcu.pipeline.target import BuildFolder
 
 
 @given(st.floats(1e-5, 1e-2), st.floats(1e5, 1e8))
@@ -78,3 +83,39 @@ def test_time_by_operator_is_that_of_its_actions() -> None:
     conv, page = compared(ROWS, [Trace(0, 100), Trace(3, 200), Trace(4, 500)], 100.0)
     assert (conv["measured_s"], page["measured_s"]) == (4.0, 1.0)
     assert compared(ROWS[2:4], [Trace(1, 5)], 1.0)[0]["ratio"] is None
+
+
+class Timer:
+    """A self-test whose kernels take a cycle an operand byte, and twice that in part 2."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self.cases, self.asked = cases, set[tuple[str, int]]()
+
+    def case(self, number: int, repeats: int, part: int) -> CaseResult:
+        self.asked.add((self.cases[number].name, part))
+        return CaseResult(repeats * place(self.cases[number]).end * (2 if part == 2 else 1), 0)
+
+
+def test_kernels_are_timed_in_the_parts_that_have_room_for_them() -> None:
+    board = load_board("rpi-pico")
+    cases = board_cases(arena_of(board))
+    built = SelfTestBuild(BuildFolder(Path(), {}, {}, board), cases, arena_of(board))
+    timer = Timer(cases)
+    found = time_parts(timer, built, 1.0, lambda _: None)
+    banks, scratch = (part.name for part in board.ram_parts)
+    assert timer.asked == {(case.name, 1) for case in cases if case.name in found[banks]} | {
+        (case.name, 2) for case in cases if place(case).end <= 8192
+    }
+    assert len(found[banks]) > len(found[scratch]) > 10
+    assert all(found[scratch][name] == 2 * found[banks][name] for name in found[scratch])
+    made = with_part_rows(board, found, cases, "a log of a rig")
+    rows = [part.cost for part in made.ram_parts]
+    assert set(rows[1]) <= set(rows[0])
+    assert all("Operands in" in row.source for row in rows[1].values())
+
+
+def test_a_board_with_ram_of_one_kind_has_no_parts_to_time() -> None:
+    board = load_board("qemu-m7-sd")
+    built = SelfTestBuild(BuildFolder(Path(), {}, {}, board), (), 0)
+    assert time_parts(Timer(()), built, 1.0, lambda _: None) == {}
+    assert with_part_rows(board, {}, (), "a log of a rig") == board

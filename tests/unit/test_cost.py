@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poet_mcu.board import list_boards, load_board
-from poet_mcu.board.schema import KERNEL_FAMILIES
+from poet_mcu.board.tables import KERNEL_FAMILIES
 from poet_mcu.cost import (
     Price,
     is_estimated,

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from poet_mcu import resources
-from poet_mcu.board.schema import KERNEL_FAMILIES, CostRow
+from poet_mcu.board.tables import KERNEL_FAMILIES, CostRow
 
 sys.path.insert(0, str(resources.root() / "tools"))
 import estimate_costs as estimate

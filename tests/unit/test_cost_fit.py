@@ -13,7 +13,7 @@ from poet_mcu import resources
 from poet_mcu.bench import fit
 from poet_mcu.bench.recurrent import every_case
 from poet_mcu.bench.select import common_names
-from poet_mcu.board.schema import KERNEL_FAMILIES, OPTIONAL_FAMILIES, CostRow
+from poet_mcu.board.tables import KERNEL_FAMILIES, OPTIONAL_FAMILIES, CostRow
 
 sys.path.insert(0, str(resources.root() / "tools"))
 import fit_costs

@@ -57,7 +57,7 @@ def test_identify(
 def test_memory(selftest: SelfTest, built: SelfTestBuild, record_property: Record) -> None:
     found = selftest.memory()
     record_property("bytes", found.nbytes)
-    assert found.nbytes == built.arena_bytes
+    assert found.nbytes == built.tested_bytes
     assert found.bad_words == 0, (
         f"{found.bad_words} words; the first at {found.first_bad:#010x}: expected "
         f"{found.expected:#010x}, got {found.got:#010x}"
