@@ -35,13 +35,16 @@ class Patch:
     new: str
 
 
+class Idle(Exception):
+    """The firmware waits for the host, which has nothing to say."""
+
+
 @dataclass
 class Console:
     """The line's other end: keeps what the firmware says, says nothing."""
 
     said: bytes = b""
     where: str = "nowhere"
-    waits: int = 0
 
     def receive(self) -> bytes:
         return b""
@@ -50,7 +53,7 @@ class Console:
         self.said += data
 
     def wait(self, seconds: float) -> None:
-        self.waits += 1
+        raise Idle
 
 
 @dataclass
@@ -175,17 +178,16 @@ def run(
     *,
     until_complaint: bool = False,
 ) -> Run:
-    """Run until the firmware says done, or the machine complains; MachineFault comes through."""
+    """Run until the firmware is done, or the machine complains; MachineFault comes through."""
     made = start(image, faults, card, trace)
     end = time.monotonic() + LIMIT_S
     try:
-        while b"done\n" not in made.console.said:
+        while not (until_complaint and made.machine.trace.complaints):
             for _ in range(100):
                 made.machine.step()
-            made.machine.usart.flush()
-            if until_complaint and made.machine.trace.complaints:
-                break
             assert time.monotonic() < end, f"no end after {made.console.said!r}"
+    except Idle:
+        assert made.console.said.endswith(b"done\n"), made.console.said
     finally:
         made.machine.usart.flush()
         made.collect()
