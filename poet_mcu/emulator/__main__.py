@@ -12,6 +12,8 @@ from pathlib import Path
 from poet_mcu.emulator.card_faults import KINDS, parse_fault
 from poet_mcu.emulator.line import Line, SocketLine, TerminalLine
 from poet_mcu.emulator.machine import Machine, ResetRequested
+from poet_mcu.emulator.sdcard_registers import KINDS as CARDS
+from poet_mcu.emulator.sdcard_registers import find_kind
 from poet_mcu.errors import PoetError
 
 
@@ -21,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="poet_mcu.emulator")
     parser.add_argument("firmware", type=Path, help="the image that would be flashed")
     parser.add_argument("--card", type=Path, required=True, help="the card's content; written to")
+    parser.add_argument("--kind", default="sdhc", help=f"the card: {', '.join(CARDS)}")
     parser.add_argument("--serial", choices=("pty", "socket"), default="socket")
     parser.add_argument("--fault", action="append", default=[], help=kinds.replace("%", "%%"))
     parser.add_argument("--trace", type=Path, help="JSON lines of what the machine did")
@@ -31,8 +34,11 @@ def main() -> int:
     firmware = options.firmware.read_bytes()
     try:
         faults = [parse_fault(text) for text in options.fault]
+        kind = find_kind(options.kind)
         while True:
-            machine = Machine(firmware, options.card, line, faults=faults, trace=options.trace)
+            machine = Machine(
+                firmware, options.card, line, faults=faults, trace=options.trace, kind=kind
+            )
             try:
                 machine.run()
             except ResetRequested:

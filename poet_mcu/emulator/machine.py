@@ -18,6 +18,7 @@ from poet_mcu.emulator.ppb import Dwt, Scs
 from poet_mcu.emulator.rcc import Rcc
 from poet_mcu.emulator.registers import Bus
 from poet_mcu.emulator.sdcard import SdCard
+from poet_mcu.emulator.sdcard_registers import KINDS, CardKind
 from poet_mcu.emulator.sdmmc import Sdmmc
 from poet_mcu.emulator.trace import Trace
 from poet_mcu.emulator.usart import Usart
@@ -52,6 +53,7 @@ class Machine:
         *,
         faults: Sequence[CardFault] = (),
         trace: Path | None = None,
+        kind: CardKind = KINDS["sdhc"],
     ) -> None:
         self._line = line
         self._was_busy = False
@@ -65,7 +67,8 @@ class Machine:
         self.rcc = Rcc(agenda, power, flash, HSE_HZ)
         ports = {letter: Gpio(letter) for letter in "ABCDEFGHIJK"}
         pins = Pins(ports, self.rcc.require)
-        self.card = SdCard(card, agenda, CardFaults(faults), self.trace.complain)
+        self.card_faults = CardFaults(faults)
+        self.card = SdCard(card, agenda, self.card_faults, self.trace.complain, kind)
         self.card.cycles = self.rcc.cycles
         port, pin = _DETECT
         ports[port].levels[pin] = lambda: not self.card.present

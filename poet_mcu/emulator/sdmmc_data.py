@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from poet_mcu.emulator.agenda import Agenda, Due
 from poet_mcu.emulator.dma import MEMORY_TO_PERIPHERAL, PERIPHERAL_TO_MEMORY, Dma, Stream
 from poet_mcu.emulator.registers import Peripheral
-from poet_mcu.emulator.sdcard import BLOCK, Block, SdCard
+from poet_mcu.emulator.sdcard import Block, SdCard
+from poet_mcu.emulator.sdcard_registers import BLOCK
 from poet_mcu.emulator.sdmmc_clock import CardClock
 from poet_mcu.emulator.sdmmc_registers import (
     CLKCR,
