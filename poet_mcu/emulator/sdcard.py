@@ -35,8 +35,8 @@ READY_FOR_DATA, APP_CMD = 1 << 8, 1 << 5
 _RCA = 0xB368
 #: initialisation takes up to a second (4.2.3); this one asks for some rounds of ACMD41
 _BUSY_ROUNDS = 3
-#: a fast card: those of the hardware notes, 3.2, take longer; polling one takes the host's time
-_PROGRAM_S = 100e-6
+#: no card is that fast (hardware notes, 3.2): polling one takes a hundred times that of the host
+_PROGRAM_S = 10e-6
 #: what it was doing, with power on, when the host started: a fault's kind -> its state
 _AWAKE = {"awake-reading": DATA, "awake-writing": RCV, "awake-programming": PRG}
 _AWAKE_PROGRAM_S = 0.2

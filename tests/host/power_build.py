@@ -86,7 +86,7 @@ def compile_test(folder: Path) -> Path:
 
 def compile_faults(folder: Path) -> Path:
     """card_fault_test.c: the same model over the SD driver and the model of a card."""
-    sources = [HERE.with_name("faults") / "card_fault_test.c"]
+    sources = [HERE.with_name("faults") / f"{name}.c" for name in ("card_fault_test", "scenario")]
     sources += [HERE.with_name("storage") / f"sd_card_{part}.c" for part in ("bus", "model")]
     sources += runtime(folder, (*RUNTIME, "sd_bus", "sd_csd", "sd_spi"))
     program = folder / "card_fault_test"
