@@ -79,9 +79,9 @@ class Machine:
         self.usart = Usart(agenda, self.rcc, pins, line, _CONSOLE, _USART_FUNCTION)
         self.rcc.on_reset = {_SDMMC1_RESET: self.sdmmc.reset, _USART1_RESET: self.usart.reset}
         self._connect(exceptions, dma)
-        bus = self._bus(power, flash, ports, dma, Dwt(agenda, lambda: self._scs.tracing))
+        self.bus = self._bus(power, flash, ports, dma, Dwt(agenda, lambda: self._scs.tracing))
         around = self._around(memory)
-        self.core = Core(uc, agenda, bus, exceptions, self._scs, around)
+        self.core = Core(uc, agenda, self.bus, exceptions, self._scs, around)
         self.agenda = agenda
         self._scs.on_reset = _reset
         self.core.reset()

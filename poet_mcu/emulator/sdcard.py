@@ -89,11 +89,14 @@ class SdCard:
         self.high_speed = False
         #: block of the last command that reads or writes
         self.first = 0
-        self._start()
-        self._go_on()
+        self.power_up()
 
-    def _go_on(self) -> None:
-        """It has kept its power, and what it was doing, while the host started anew."""
+    def power_up(self) -> None:
+        """Power comes, unless the card has kept it, and what it was doing, while the host had none.
+
+        That is a fault's doing.
+        """
+        self._start()
         for kind, state in _AWAKE.items():
             if self._faults.strikes(kind):
                 self.state, self._multiple, self.wide, self.high_speed = state, True, True, True

@@ -79,11 +79,14 @@ class Run:
             self.values.setdefault(name, []).append(value)
 
 
-def sources(main: str) -> list[Path]:
+def port_sources() -> list[Path]:
     folders = ("common", "stm32f7", "stm32f746g_disco")
-    ports = [path for name in folders for path in sorted((FIRMWARE / "port" / name).glob("*.c"))]
+    return [path for name in folders for path in sorted((FIRMWARE / "port" / name).glob("*.c"))]
+
+
+def sources(main: str) -> list[Path]:
     storage = [FIRMWARE / "storage" / name for name in ("status.c", "sd_csd.c")]
-    return [*ports, *storage, ROOT / "tests" / "emulator" / main]
+    return [*port_sources(), *storage, ROOT / "tests" / "emulator" / main]
 
 
 @functools.cache
@@ -98,10 +101,13 @@ def run_tool(command: Sequence[str]) -> None:
 
 
 @functools.cache
-def compiled(source: Path, text: str | None, defines: tuple[str, ...]) -> Path:
+def compiled(
+    source: Path, text: str | None, defines: tuple[str, ...], include: Path = FIRMWARE / "include"
+) -> Path:
     """The object of ``source``; with ``text`` in its place where that is not None."""
     out = folder() / f"{source.parent.name}-{source.stem}-{abs(hash((text, defines)))}.o"
     command = ["arm-none-eabi-gcc", *compile_flags(BOARD), f"-I{FIRMWARE / 'include'}"]
+    command.append(f"-I{include}")
     command += ["-Wno-error", *(f"-D{define}" for define in defines)]
     if text is None:
         run_tool([*command, "-c", str(source), "-o", str(out)])
@@ -156,7 +162,12 @@ def firmware(
     known = {f"{source.parent.name}/{source.name}" for source in used}
     assert all(patch.file in known for patch in patches)
     objects = [compiled(s, patched_text(s, patches), defines) for s in used]
-    elf = folder() / f"firmware-{abs(hash((patches, defines, main)))}.elf"
+    return linked(objects, f"firmware-{abs(hash((patches, defines, main)))}")
+
+
+def linked(objects: Sequence[Path], name: str) -> bytes:
+    """The image of ``objects``, all its RAM in SRAM1."""
+    elf = folder() / f"{name}.elf"
     command = ["arm-none-eabi-gcc", *link_flags(BOARD), f"-T{linker_script()}"]
     command += [str(path) for path in objects]
     run_tool([*command, "-Wl,--start-group", "-lc", "-lgcc", "-Wl,--end-group", "-o", str(elf)])
@@ -198,8 +209,10 @@ def until_idle(made: Run, *, until_complaint: bool = False, limit_s: float = LIM
             assert time.monotonic() < end, f"no end after {made.console.said!r}"
 
 
-def go_on(made: Run, faults: Sequence[str] = (), *, limit_s: float = LIMIT_S) -> None:
-    """From now on ``faults`` strike; a byte goes to the firmware, which runs until it waits."""
+def go_on(
+    made: Run, faults: Sequence[str] = (), *, byte: bytes = b"\n", limit_s: float = LIMIT_S
+) -> None:
+    """From now on ``faults`` strike; ``byte`` goes to the firmware, which runs until it waits."""
     made.machine.card_faults.replace([parse_fault(text) for text in faults])
-    made.console.coming = b"\n"
+    made.console.coming = byte
     until_idle(made, limit_s=limit_s)

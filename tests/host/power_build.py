@@ -28,14 +28,19 @@ RUNTIME = ("checkpoint", "crc", "page_store", "status")
 
 
 def generate(
-    folder: Path, sizes: tuple[int, ...], *, dropout: bool = False, **options: object
+    folder: Path,
+    sizes: tuple[int, ...],
+    *,
+    dropout: bool = False,
+    board: str = BOARD,
+    **options: object,
 ) -> Plan:
     """The generated files of ``models.mlp`` in ``folder``, with ``dropout`` in it; its plan."""
     proto = models.mlp("N", sizes)
     if dropout:
         _drop(proto)
     path = models.save(proto, folder / "mlp.onnx")
-    planned = plan(Options(path, BOARD, batch=2, time_limit_s=5.0, **options))
+    planned = plan(Options(path, board, batch=2, time_limit_s=5.0, **options))
     code = build._code_input(planned, planned.prepared.board)
     _, texts = build._with_build_id(code, planned.prepared.board)
     for name, text in texts.items():
