@@ -240,14 +240,29 @@ FACTS: dict[str, Callable[[Subject, Kind], None]] = {
         knows_no_reserved_command, goes_idle_from_anywhere,
     )
 }  # fmt: skip
-#: (model, fact) -> kinds of card for which QEMU 7.2 differs from the specification
-DIFFERS: dict[tuple[str, str], tuple[str, ...]] = {}
+#: fact -> what QEMU 7.2 does instead, and with which cards
+QEMU_DIFFERS = {
+    "starts_for_a_host_that_knows_its_addresses": ("asks no host for its capacity", {"sdhc"}),
+    "reads_nothing_past_its_end": ("calls it an address error", {"sdsc", "sdhc"}),
+    "wants_whole_blocks": ("reads from the middle of a block", {"sdsc"}),
+    "is_stopped_only_while_data_flows": ("says illegal once more", {"sdsc", "sdhc"}),
+    "knows_no_reserved_command": ("says illegal once more", {"sdsc", "sdhc"}),
+    "goes_idle_from_anywhere": ("takes a read in the idle state", {"sdsc", "sdhc"}),
+}
+#: QEMU takes a second to start; these show that it is spoken to
+QEMU_DAILY = ("keeps_many_blocks", "says_its_capacity")
+CASES = [
+    pytest.param(
+        model, kind, fact, id=f"{model}-{kind.name}-{fact}",
+        marks=[pytest.mark.qemu] * (model == "qemu")
+        + [pytest.mark.slow] * (model == "qemu" and fact not in QEMU_DAILY),
+    )
+    for model, kind in SUBJECTS
+    for fact in FACTS
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("fact", FACTS)
-@pytest.mark.parametrize(
-    ("model", "kind"), SUBJECTS, ids=[f"{model}-{kind.name}" for model, kind in SUBJECTS]
-)
+@pytest.mark.parametrize(("model", "kind", "fact"), CASES)
 def test_a_card_as_the_specification_has_it(
     model: str,
     kind: Kind,
@@ -257,8 +272,7 @@ def test_a_card_as_the_specification_has_it(
     qemu: Callable[[Path], list[str]],
 ) -> None:
     with subject(model, kind, tmp_path, fake, qemu) as card:
-        if kind.name in DIFFERS.get((model, fact), ()):
-            with pytest.raises(AssertionError):
-                FACTS[fact](card, kind)
-        else:
+        _, kinds = QEMU_DIFFERS.get(fact, ("", set()))
+        differs = model == "qemu" and kind.name in kinds
+        with pytest.raises(AssertionError) if differs else contextlib.nullcontext():
             FACTS[fact](card, kind)
