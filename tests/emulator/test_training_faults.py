@@ -137,7 +137,7 @@ ROWS = {
     "write error in a checkpoint": Row("c", "write-error:2+", "checkpoint"),
     "read error in a page": Row("s", "read-error:0+"),
     "read error in the only checkpoint": Row(
-        "r", " ".join(f"read-error:{n}" for n in range(2, 14)), "checkpoint"
+        "r", " ".join(f"read-error:{n}" for n in range(4)), "checkpoint"
     ),
     "bit rot in a page": Row("s", "rot:0"),
     "bit rot in a checkpoint's data": Row("c", "rot:1+", "checkpoint"),
