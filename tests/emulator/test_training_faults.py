@@ -148,7 +148,7 @@ ROWS = {
     "SDSC": Row("s", "removed:9999", kind="sdsc"),
     "SDXC": Row("s", "removed:9999", kind="sdxc"),
 }
-DAILY = ("removed in a step", "CRC error once, write", "read error in a page")
+DAILY = ("removed in a step",)
 
 
 def documented() -> dict[str, tuple[str, str]]:

@@ -241,20 +241,25 @@ static void set_bus(const poet_sdmmc_state *card, uint32_t clock)
     poet_sdmmc_at(card)->clkcr = clock | SDMMC_CLKCR_CLKEN | SDMMC_CLKCR_4_BIT;
 }
 
+static bool switched_to_high_speed(const poet_sdmmc_state *card)
+{
+    uint32_t words[SWITCH_STATUS_BYTES / 4u];
+    return read_switch_status(card, SWITCH_CHECK_HIGH_SPEED, words) == POET_OK &&
+           knows_high_speed(words) &&
+           read_switch_status(card, SWITCH_SET_HIGH_SPEED, words) == POET_OK &&
+           switched_mode(words) == 1u;
+}
+
 /* A card that has no high speed, or does not know CMD6, works on at 24 MHz. */
 static void speed_up(poet_sdmmc_state *card)
 {
-    uint32_t words[SWITCH_STATUS_BYTES / 4u];
-    if (read_switch_status(card, SWITCH_CHECK_HIGH_SPEED, words) != POET_OK ||
-        !knows_high_speed(words)) {
-        /* An old card has called the command illegal; this takes that bit out of its status. */
-        (void)poet_sdmmc_command(card, SD_SEND_STATUS, card->address, SD_R1);
-        return;
-    }
-    if (read_switch_status(card, SWITCH_SET_HIGH_SPEED, words) == POET_OK &&
-        switched_mode(words) == 1u) {
+    card->fast = switched_to_high_speed(card);
+    if (card->fast) {
         set_bus(card, SDMMC_CLKCR_BYPASS);
-        card->fast = true;
+    } else {
+        /* An old card calls the command illegal, a line may have damaged it: the next answer would
+         * say so, as if of a transfer. */
+        (void)poet_sdmmc_command(card, SD_SEND_STATUS, card->address, SD_R1);
     }
 }
 
