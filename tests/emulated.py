@@ -25,7 +25,9 @@ def run_folder(folder: Path, steps: int, *, twin: bool) -> Run:
 PATIENCE_S = 30.0
 
 
-def run_registers_of(folder: Path, steps: int, trace: Path | None = None) -> Run:
+def run_registers_of(
+    folder: Path, steps: int, trace: Path | None = None, faults: tuple[str, ...] = ()
+) -> Run:
     """The same on emulated registers, waited for patiently."""
     opened = open_folder(folder)
     work = batches(opened.prepared(), None, steps)
@@ -33,7 +35,9 @@ def run_registers_of(folder: Path, steps: int, trace: Path | None = None) -> Run
         card = Path(held) / "card.img"
         shutil.copyfile(folder / "card.img", card)
         with (
-            run_registers(folder / "firmware.bin", card, "socket", trace=trace) as url,
+            run_registers(
+                folder / "firmware.bin", card, "socket", trace=trace, faults=faults
+            ) as url,
             open_board(url, PATIENCE_S, build_id=opened.build_id) as device,
         ):
             return run_steps(Session(device), work)

@@ -105,6 +105,7 @@ class SdCard:
 
     def _start(self) -> None:
         self.state = IDLE
+        self._unnoticed = False  # the host cannot know yet that it has lost its power
         self._application = False
         self._knows_voltage = False
         self._rounds = 0
@@ -124,7 +125,7 @@ class SdCard:
     @property
     def identifying(self) -> bool:
         """Whether it may be clocked at 400 kHz at most."""
-        return self.state in {IDLE, READY, IDENT}
+        return self.state in {IDLE, READY, IDENT} and not self._unnoticed
 
     def busy(self) -> bool:
         """Whether it holds D0 low: programming."""
@@ -146,7 +147,9 @@ class SdCard:
         if not self.present:
             return None
         if self._faults.strikes("reset"):
+            fast = self.high_speed
             self._start()
+            self._unnoticed, self.high_speed = True, fast
         if self._faults.strikes("command-lost"):
             self._status |= COM_CRC_ERROR
             return None

@@ -143,7 +143,8 @@ def test_transfers_run_while_kernels_run() -> None:
     opened = open_folder(made.folder)
     planned = windows(made.plan.train.program)
     trace = folder() / "trace.jsonl"
-    emulated.run_registers_of(made.folder, steps, trace)
+    slow_card = "busy:0+:0.0001"  # the emulator's own programs in no time
+    emulated.run_registers_of(made.folder, steps, trace, (slow_card,))
     region = opened.board.storage.region_first_block
     starts = {page.number: region + page.first_block for page in made.plan.train.program.pages}
     first = [move for move in moves(trace) if move[1] in starts.values()]

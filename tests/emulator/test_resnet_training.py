@@ -14,7 +14,8 @@ from zoo import make_zoo
 
 from poet_mcu.pipeline.build import build
 
-STEPS = 20
+#: 46 s of a processor each
+STEPS = 3
 
 
 @pytest.mark.slow
