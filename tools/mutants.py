@@ -62,7 +62,7 @@ _SD = " ".join(
 )
 _IO = f"{HOST}power.py::test_every_operation_fails_once_for_ever_or_turns_a_bit"
 _POWER = f"{HOST}power.py::test_every_operation_of_a_restore_fails"
-_F7 = "tests/emulator/test_driver_faults.py"
+_F7 = "tests/emulator/test_sdmmc_faults.py"
 #: file -> the tests meant to notice that one of its tests of a checksum is broken
 CHECKSUMS = {
     "firmware/link/link.c": f"{HOST}trainer_line.py",

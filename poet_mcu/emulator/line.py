@@ -7,6 +7,7 @@ import pty
 import select
 import socket
 import tty
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -25,6 +26,42 @@ class Line(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Until the host sends something, ``seconds`` at most."""
+
+
+class AnnouncedLine:
+    """``line``, told of by ``announce`` as soon as the firmware listens or speaks.
+
+    A start may take the emulator half a minute (parameters at home on the card); the host, who
+    counts its time from the moment it knows of the line, would take that for silence.
+    """
+
+    def __init__(self, line: Line, announce: Callable[[str], None]) -> None:
+        self._line = line
+        self._announce: Callable[[str], None] | None = announce
+
+    @property
+    def where(self) -> str:
+        """That of the line."""
+        return self._line.where
+
+    def receive(self) -> bytes:
+        """From the line."""
+        return self._line.receive()
+
+    def send(self, data: bytes) -> None:
+        """To the line."""
+        self._tell()
+        self._line.send(data)
+
+    def wait(self, seconds: float) -> None:
+        """On the line."""
+        self._tell()
+        self._line.wait(seconds)
+
+    def _tell(self) -> None:
+        announce, self._announce = self._announce, None
+        if announce is not None:
+            announce(self._line.where)
 
 
 class SocketLine:

@@ -18,6 +18,7 @@ from poet_mcu.emulator.ppb import Dwt, Scs
 from poet_mcu.emulator.rcc import Rcc
 from poet_mcu.emulator.registers import Bus
 from poet_mcu.emulator.sdcard import SdCard
+from poet_mcu.emulator.sdcard_registers import KINDS, CardKind
 from poet_mcu.emulator.sdmmc import Sdmmc
 from poet_mcu.emulator.trace import Trace
 from poet_mcu.emulator.usart import Usart
@@ -52,6 +53,7 @@ class Machine:
         *,
         faults: Sequence[CardFault] = (),
         trace: Path | None = None,
+        kind: CardKind = KINDS["sdhc"],
     ) -> None:
         self._line = line
         self._was_busy = False
@@ -65,7 +67,8 @@ class Machine:
         self.rcc = Rcc(agenda, power, flash, HSE_HZ)
         ports = {letter: Gpio(letter) for letter in "ABCDEFGHIJK"}
         pins = Pins(ports, self.rcc.require)
-        self.card = SdCard(card, agenda, CardFaults(faults), self.trace.complain)
+        self.card_faults = CardFaults(faults)
+        self.card = SdCard(card, agenda, self.card_faults, self.trace.complain, kind)
         self.card.cycles = self.rcc.cycles
         port, pin = _DETECT
         ports[port].levels[pin] = lambda: not self.card.present
@@ -76,9 +79,9 @@ class Machine:
         self.usart = Usart(agenda, self.rcc, pins, line, _CONSOLE, _USART_FUNCTION)
         self.rcc.on_reset = {_SDMMC1_RESET: self.sdmmc.reset, _USART1_RESET: self.usart.reset}
         self._connect(exceptions, dma)
-        bus = self._bus(power, flash, ports, dma, Dwt(agenda, lambda: self._scs.tracing))
+        self.bus = self._bus(power, flash, ports, dma, Dwt(agenda, lambda: self._scs.tracing))
         around = self._around(memory)
-        self.core = Core(uc, agenda, bus, exceptions, self._scs, around)
+        self.core = Core(uc, agenda, self.bus, exceptions, self._scs, around)
         self.agenda = agenda
         self._scs.on_reset = _reset
         self.core.reset()

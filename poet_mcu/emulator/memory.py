@@ -17,6 +17,8 @@ from unicorn.unicorn_const import UC_MEM_WRITE
 from poet_mcu.emulator.fault import MachineFault
 
 LINE = 32
+#: what is watched beyond a stale line: DMA goes on upwards, and setting a hook is slow
+_AHEAD = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Memory:
         self._stale: dict[int, int] = {}  # line -> bytes that DMA wrote and the core not since
         self._written: set[int] = set()  # stale lines that the core has written to
         self._hook: int | None = None
+        self._watched = range(0)
         self._fault: MachineFault | None = None
         # An installed hook keeps the translated code on the path where later hooks are seen too.
         uc.hook_add(UC_HOOK_MEM_READ | UC_HOOK_MEM_WRITE, _never, None, ITCM.start, ITCM.start)
@@ -95,8 +98,8 @@ class Memory:
             return
         self._uc.mem_write(line, bytes(self._at(line, LINE)))
         self._written.discard(line)
-        if self._stale.pop(line, 0):
-            self._watch()
+        if self._stale.pop(line, 0) and not self._stale:
+            self._unhook()
 
     def dma_write(self, user: str, address: int, data: bytes) -> None:
         """DMA stores ``data``; lines that the cache holds now differ from memory."""
@@ -116,8 +119,8 @@ class Memory:
             first, last = max(line, address), min(line + LINE, address + len(data))
             fresh = ((1 << last - first) - 1) << first - line
             self._stale[line] = self._stale.get(line, 0) | fresh
+            self._watch(line)
         self._put_behind(address, data)
-        self._watch()
 
     def dma_read(self, user: str, address: int, nbytes: int) -> bytes:
         """DMA loads from memory. Raises MachineFault when the cache holds something newer."""
@@ -166,15 +169,22 @@ class Memory:
         at = address - _CACHED.start
         self._behind[at : at + len(data)] = data
 
-    def _watch(self) -> None:
-        """A hook over the lines that are stale, and none when there are none."""
+    def _watch(self, line: int) -> None:
+        """A hook over all lines that are stale, ``line`` too; over others it does nothing."""
+        if line in self._watched:
+            return
+        first, end = line, line + _AHEAD
+        if self._watched:
+            first, end = min(self._watched.start, first), max(self._watched.stop, end)
+        self._unhook()
+        self._watched = range(first, end)
+        kinds = UC_HOOK_MEM_READ | UC_HOOK_MEM_WRITE
+        self._hook = self._uc.hook_add(kinds, self._touched, None, first, end - 1)
+
+    def _unhook(self) -> None:
         if self._hook is not None:
             self._uc.hook_del(self._hook)
-            self._hook = None
-        if self._stale:
-            first, last = min(self._stale), max(self._stale) + LINE - 1
-            kinds = UC_HOOK_MEM_READ | UC_HOOK_MEM_WRITE
-            self._hook = self._uc.hook_add(kinds, self._touched, None, first, last)
+        self._hook, self._watched = None, range(0)
 
     def _touched(
         self, uc: Uc, kind: int, address: int, size: int, value: int, data: object

@@ -1,7 +1,7 @@
 """An SD card in SD mode: the states, commands and answers of the physical layer specification.
 
-High capacity (block addresses), 2.00 and later; its content is an image file. It knows nothing of
-the host's controller: bits on wires are the controller's business, whether a CRC is right is said.
+Its content is an image file. It knows nothing of the host's controller: bits on wires are the
+controller's business, whether a CRC is right is said.
 """
 
 from __future__ import annotations
@@ -9,25 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import ClassVar
 
 from poet_mcu.emulator.agenda import Agenda
 from poet_mcu.emulator.card_faults import CardFaults
+from poet_mcu.emulator.sdcard_medium import Medium
+from poet_mcu.emulator.sdcard_registers import (
+    BLOCK,
+    CCS,
+    CID,
+    KINDS,
+    POWERED_UP,
+    CardKind,
+    csd,
+    function_status,
+    scr,
+)
 
-BLOCK = 512
 IDLE, READY, IDENT, STBY, TRAN, DATA, RCV, PRG = range(8)
 STATES = ("idle", "ready", "ident", "stby", "tran", "data", "rcv", "prg")
 # Card status, 4.10.1
-OUT_OF_RANGE, COM_CRC_ERROR, ILLEGAL_COMMAND, ERROR = 1 << 31, 1 << 23, 1 << 22, 1 << 19
+OUT_OF_RANGE, ADDRESS_ERROR, BLOCK_LEN_ERROR = 1 << 31, 1 << 30, 1 << 29
+COM_CRC_ERROR, ILLEGAL_COMMAND, CARD_ECC_FAILED, ERROR = 1 << 23, 1 << 22, 1 << 21, 1 << 19
 READY_FOR_DATA, APP_CMD = 1 << 8, 1 << 5
 _RCA = 0xB368
-_OCR = 0x00FF_8000
-_CCS, _POWERED_UP = 1 << 30, 1 << 31
 #: initialisation takes up to a second (4.2.3); this one asks for some rounds of ACMD41
 _BUSY_ROUNDS = 3
-#: a fast card: those of the hardware notes, 3.2, take longer; polling one takes the host's time
-_PROGRAM_S = 100e-6
-_CID = bytes.fromhex("00504d5043415244100badc0de018b") + b"\x01"
+#: no card is that fast (hardware notes, 3.2): polling one takes a hundred times that of the host
+_PROGRAM_S = 10e-6
+#: what it was doing, with power on, when the host started: a fault's kind -> its state
+_AWAKE = {"awake-reading": DATA, "awake-writing": RCV, "awake-programming": PRG}
+_AWAKE_PROGRAM_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +71,41 @@ class SdCard:
     """The card. ``complain`` is told what the specification forbids the host."""
 
     def __init__(
-        self, image: Path, agenda: Agenda, faults: CardFaults, complain: Callable[[str], None]
+        self,
+        image: Path,
+        agenda: Agenda,
+        faults: CardFaults,
+        complain: Callable[[str], None],
+        kind: CardKind = KINDS["sdhc"],
     ) -> None:
+        self.kind = kind
         self._agenda = agenda
         self._faults = faults
         self._complain = complain
-        self._file: BinaryIO = image.open("r+b")
-        self.blocks = -(-image.stat().st_size // (1024 * BLOCK)) * 1024
+        self._medium = Medium(image, faults)
+        self.blocks = self._medium.blocks
         self.cycles: Callable[[float], float] = lambda seconds: seconds
         self.wide = False
         self.high_speed = False
         #: block of the last command that reads or writes
         self.first = 0
+        self.power_up()
+
+    def power_up(self) -> None:
+        """Power comes, unless the card has kept it, and what it was doing, while the host had none.
+
+        That is a fault's doing.
+        """
         self._start()
+        for kind, state in _AWAKE.items():
+            if self._faults.strikes(kind):
+                self.state, self._multiple, self.wide, self.high_speed = state, True, True, True
+                self._busy_until = self._agenda.now
+                self._program(_AWAKE_PROGRAM_S if state == PRG else 0.0)
 
     def _start(self) -> None:
         self.state = IDLE
+        self._unnoticed = False  # the host cannot know yet that it has lost its power
         self._application = False
         self._knows_voltage = False
         self._rounds = 0
@@ -94,7 +125,7 @@ class SdCard:
     @property
     def identifying(self) -> bool:
         """Whether it may be clocked at 400 kHz at most."""
-        return self.state in {IDLE, READY, IDENT}
+        return self.state in {IDLE, READY, IDENT} and not self._unnoticed
 
     def busy(self) -> bool:
         """Whether it holds D0 low: programming."""
@@ -113,22 +144,37 @@ class SdCard:
     def command(self, index: int, argument: int) -> Answer | None:
         """What it answers, None for nothing."""
         self._faults.count("commands")
-        if not self.present or self._faults.strikes("no-response"):
+        if not self.present:
+            return None
+        if self._faults.strikes("reset"):
+            fast = self.high_speed
+            self._start()
+            self._unnoticed, self.high_speed = True, fast
+        if self._faults.strikes("command-lost"):
+            self._status |= COM_CRC_ERROR
             return None
         if self.state == PRG and not self.busy():
             self.state = TRAN
-        application, self._application = self._application, False
-        key = f"acmd{index}" if application and f"acmd{index}" in self._commands else f"cmd{index}"
-        states, act = self._commands.get(key, ((), None))
-        if act is None or self.state not in states:
-            self._refuse(key, states)
+        answer = self._act(index, argument)
+        if self._faults.strikes("no-response"):
             return None
-        answer = act(self, argument)
         if answer is not None and self._faults.strikes("command-crc"):
             return replace(answer, spoilt=True)
         if answer is not None and self._faults.strikes("command-index"):
             return replace(answer, index=answer.index ^ 1)
         return answer
+
+    def _act(self, index: int, argument: int) -> Answer | None:
+        application, self._application = self._application, False
+        key = f"acmd{index}" if application and f"acmd{index}" in self._commands else f"cmd{index}"
+        if key in self.kind.unknown:
+            self._status |= ILLEGAL_COMMAND
+            return None
+        states, act = self._commands.get(key, ((), None))
+        if act is None or self.state not in states:
+            self._refuse(key, states)
+            return None
+        return act(self, argument)
 
     def next_block(self) -> Block | None:
         """The next block on the data lines; None when none comes."""
@@ -140,21 +186,21 @@ class SdCard:
         self._faults.count("reads")
         if not self.present or self._faults.strikes("read-timeout"):
             return None
-        if self._next >= self.blocks:
-            self._status |= OUT_OF_RANGE
+        if self._next >= self.blocks or self._faults.strikes("read-error"):
+            self._status |= OUT_OF_RANGE if self._next >= self.blocks else CARD_ECC_FAILED
             return None
-        self._file.seek(self._next * BLOCK)
-        data = self._file.read(BLOCK).ljust(BLOCK, b"\0")
+        data = self._medium.read(self._next)
         self._next += 1
         if not self._multiple:
             self.state = TRAN
-        return Block(data, spoilt=self._faults.strikes("read-crc") is not None)
+        pulled = self._faults.pull()
+        return Block(data, spoilt=pulled or self._faults.strikes("read-crc") is not None)
 
     def take_block(self, data: bytes) -> bool | None:
         """A block from the host: True accepted, False its CRC was wrong, None no answer."""
         self._faults.count("blocks")
         self._faults.count("writes")
-        if not self.present:
+        if not self.present or self._faults.pull():
             return None
         if self._faults.strikes("write-crc"):
             return False
@@ -164,9 +210,7 @@ class SdCard:
         if self._faults.strikes("write-error"):
             self._status |= ERROR
         elif self._next < self.blocks:
-            self._file.seek(self._next * BLOCK)
-            self._file.write(data)
-            self._file.flush()
+            self._medium.write(self._next, data)
         else:
             self._status |= OUT_OF_RANGE
         self._next += 1
@@ -206,9 +250,12 @@ class SdCard:
     def _go_idle(self, _: int) -> None:
         self._start()
 
+    def _multimedia(self, _: int) -> Answer:
+        return Answer((self.kind.ocr,), 63, crc=False)
+
     def _all_send_cid(self, _: int) -> Answer:
         self.state = IDENT
-        return self._r2(_CID)
+        return self._r2(CID)
 
     def _send_address(self, _: int) -> Answer:
         status = self._status
@@ -229,13 +276,7 @@ class SdCard:
         chosen = wanted if wanted in {0, 1} else (int(self.high_speed) if wanted == 0xF else 0xF)
         if argument >> 31 and chosen != 0xF:
             self.high_speed = chosen == 1
-        status = bytearray(64)
-        status[0:2] = (100).to_bytes(2, "big")
-        for group in range(6):
-            support = 0x8003 if group == 0 else 0x8001
-            status[12 - 2 * group : 14 - 2 * group] = support.to_bytes(2, "big")
-        status[16] = chosen
-        return bytes(status)
+        return function_status(chosen)
 
     def _bus_width(self, argument: int) -> Answer:
         self.wide = argument & 3 == 2
@@ -256,16 +297,10 @@ class SdCard:
         return Answer((argument & 0xFFF,), 8)
 
     def _send_csd(self, argument: int) -> Answer | None:
-        return self._r2(self._csd()) if argument >> 16 == _RCA else None
+        return self._r2(csd(self.kind, self.blocks)) if argument >> 16 == _RCA else None
 
     def _send_cid(self, argument: int) -> Answer | None:
-        return self._r2(_CID) if argument >> 16 == _RCA else None
-
-    def _csd(self) -> bytes:
-        """CSD version 2.0 (5.3.3): 25 MHz, blocks of 512 bytes, the image's capacity."""
-        size = self.blocks // 1024 - 1
-        head = bytes.fromhex("400e00325b5900") + size.to_bytes(3, "big")
-        return head + bytes.fromhex("7f800a400001")
+        return self._r2(CID) if argument >> 16 == _RCA else None
 
     def _stop(self, _: int) -> Answer:
         answer = self._r1(12)
@@ -287,14 +322,17 @@ class SdCard:
         return answer
 
     def _block_length(self, argument: int) -> Answer:
+        self._status |= 0 if argument == BLOCK else BLOCK_LEN_ERROR
         return self._r1(16)
 
     def _transfer(self, index: int, argument: int, state: int, multiple: bool) -> Answer:
-        if argument >= self.blocks:
-            self._status |= OUT_OF_RANGE
+        block, rest = (argument, 0) if self.kind.high_capacity else divmod(argument, BLOCK)
+        wrong = ADDRESS_ERROR if rest else OUT_OF_RANGE if block >= self.blocks else 0
+        if wrong:
+            self._status |= wrong
             return self._r1(index)
         answer = self._r1(index)
-        self.first, self._next = argument, argument
+        self.first, self._next = block, block
         self._multiple, self.state = multiple, state
         return answer
 
@@ -302,17 +340,18 @@ class SdCard:
         return self._r1(23)
 
     def _initialise(self, argument: int) -> Answer:
-        self._rounds += argument & _OCR != 0
-        word = _OCR
-        if self._rounds > _BUSY_ROUNDS and self._knows_voltage and argument & _CCS:
-            word |= _POWERED_UP | _CCS
+        """ACMD41 (4.2.3): high capacity starts for a host only that has sent CMD8 and says HCS."""
+        word = self.kind.ocr & ~(POWERED_UP | CCS)
+        self._rounds += argument & word != 0 and not self._faults.strikes("never-ready")
+        welcome = not self.kind.high_capacity or (self._knows_voltage and argument & CCS)
+        if self._rounds > _BUSY_ROUNDS and welcome:
+            word = self.kind.ocr
             self.state = READY
         return Answer((word,), 63, crc=False)
 
     def _configuration(self, _: int) -> Answer:
-        """SCR (5.6): specification 3.0, one and four bits."""
         answer = self._r1(51)
-        self._special = bytes.fromhex("0235800000000000")
+        self._special = scr(self.kind)
         self.state = DATA
         return answer
 
@@ -337,6 +376,7 @@ class SdCard:
     #: command -> the states that allow it (4.8, table 4-35), what it does
     _commands: ClassVar[Mapping[str, tuple[tuple[int, ...], _Act]]] = {
         "cmd0": (_ANY, _go_idle),
+        "cmd1": ((IDLE,), _multimedia),
         "cmd2": ((READY,), _all_send_cid),
         "cmd3": ((IDENT, STBY), _send_address),
         "cmd6": ((TRAN,), _switch_function),

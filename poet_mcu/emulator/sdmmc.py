@@ -144,15 +144,17 @@ class Sdmmc(Peripheral):
 
     def _commanded(self, index: int, argument: int) -> None:
         """The command has reached the card."""
+        sent = self._card.sending
         answer = self._card.command(index, argument)
         wanted = _RESPONSES[self.field(CMD, 6, 2)]
         if answer is not None:
-            sent = "long" if len(answer.words) > 1 else "short"
-            if wanted != sent:
+            form = "long" if len(answer.words) > 1 else "short"
+            if wanted != form:
                 raise self.fault(
-                    CMD, f"expected WAITRESP for the {sent} answer to CMD{index}, got {wanted}"
+                    CMD, f"expected WAITRESP for the {form} answer to CMD{index}, got {wanted}"
                 )
-        self._data.read_command_taken()
+        if self._card.sending and not sent:
+            self._data.read_command_taken()
         if wanted == "none":
             self._finish_command(CMDSENT)
         elif answer is None:

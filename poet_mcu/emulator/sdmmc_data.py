@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from poet_mcu.emulator.agenda import Agenda, Due
 from poet_mcu.emulator.dma import MEMORY_TO_PERIPHERAL, PERIPHERAL_TO_MEMORY, Dma, Stream
 from poet_mcu.emulator.registers import Peripheral
-from poet_mcu.emulator.sdcard import BLOCK, Block, SdCard
+from poet_mcu.emulator.sdcard import Block, SdCard
+from poet_mcu.emulator.sdcard_registers import BLOCK
 from poet_mcu.emulator.sdmmc_clock import CardClock
 from poet_mcu.emulator.sdmmc_registers import (
     CLKCR,
@@ -75,6 +76,7 @@ class DataPath:
         self._transfer: _Transfer | None = None
         self._fresh = 0  # which of DTIMER and DLEN were written since the last DCTRL
         self._coming = False
+        self._first = False  # the block that comes is the first one behind its command
 
     @property
     def active(self) -> bool:
@@ -95,12 +97,12 @@ class DataPath:
         self._fresh |= 1 if offset == DTIMER else 2
 
     def read_command_taken(self) -> None:
-        """A command has come to the card; if it made it send, the first block is on its way.
+        """A command has made the card send: the first block is on its way.
 
         The card of the model is the fastest one: its data comes right behind its answer.
         """
-        if self._card.sending and not self._coming:
-            self._coming = True
+        if not self._coming:
+            self._coming = self._first = True
             self._agenda.after(self._clock.cycles(SHORT_CLOCKS), self._card_sends)
 
     def abort(self) -> None:
@@ -221,15 +223,18 @@ class DataPath:
 
     def _card_sends(self) -> None:
         """The card has a block for us; where nobody waits for it, it is lost."""
+        first, self._first = self._first, False
         self._coming = False
         if not self._card.sending:
             return
         transfer = self._transfer
         if transfer is None or not transfer.receive:
-            self._trace.complain(
-                "sdmmc1: DCTRL: expected the data path armed before the card sends, got a block "
-                "that nobody takes; set DTEN before the read command"
-            )
+            self._card.next_block()
+            if first:  # others are lost behind an error, until the card is stopped
+                self._trace.complain(
+                    "sdmmc1: DCTRL: expected the data path armed before the card sends, got a "
+                    "block that nobody takes; set DTEN before the read command"
+                )
             return
         block = self._card.next_block()
         if block is None:

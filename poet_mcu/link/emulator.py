@@ -24,6 +24,7 @@ from poet_mcu.errors import DeviceError, InputError, ToolMissing
 
 QEMU = "qemu-system-arm"
 _START_S = 20.0  # until a loaded machine has shown its console
+_BOOT_S = 300.0  # until a firmware on emulated registers has filled its pages
 _POLL_S = 0.01
 _DEATH_S = 2.0  # how long a dying process may take to say why
 _SHOWN_LINES = 25
@@ -124,9 +125,9 @@ def run_registers(
     command += ["--trace", str(trace.resolve())] if trace else []
     with _running(command, firmware.name) as process:
         if serial == "socket":
-            yield f"socket://127.0.0.1:{process.wait_for(_LISTENING)}"
+            yield f"socket://127.0.0.1:{process.wait_for(_LISTENING, _BOOT_S)}"
         else:
-            yield process.wait_for(_TERMINAL)
+            yield process.wait_for(_TERMINAL, _BOOT_S)
 
 
 def _find_qemu() -> str:
@@ -178,16 +179,17 @@ class _Process:
     def output(self) -> str:
         return self.log.read_bytes().decode(errors="replace")
 
-    def wait_for(self, pattern: re.Pattern[str]) -> str:
-        """Group 1 of ``pattern`` in the output."""
-        deadline = time.monotonic() + _START_S
+    def wait_for(self, pattern: re.Pattern[str], limit_s: float = 0.0) -> str:
+        """Group 1 of ``pattern`` in the output, within ``limit_s`` or what a start may take."""
+        limit_s = limit_s or _START_S
+        deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             found = pattern.search(self.output())
             if found:
                 return found[1]
             self.must_live()
             time.sleep(_POLL_S)
-        raise self.no_console()
+        raise self.no_console(limit_s)
 
     def wait_until_connectable(self, port: int) -> None:
         deadline = time.monotonic() + _START_S
@@ -196,7 +198,7 @@ class _Process:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
                 return
             time.sleep(_POLL_S)
-        raise self.no_console()
+        raise self.no_console(_START_S)
 
     def must_live(self) -> None:
         code = self.process.poll()
@@ -211,9 +213,9 @@ class _Process:
             f"it said:\n{said}"
         )
 
-    def no_console(self) -> DeviceError:
+    def no_console(self, limit_s: float) -> DeviceError:
         return DeviceError(
-            f"{self.name}: expected a console within {_START_S:g} s, got none; "
+            f"{self.name}: expected a console within {limit_s:g} s, got none; "
             f"it said:\n{self.output() or 'nothing'}"
         )
 

@@ -5,6 +5,7 @@
 
 #include "poet/bdev.h"
 #include "poet/port.h"
+#include "say.h"
 
 #define BLOCKS 5u
 #define FIRST 9000u
@@ -21,21 +22,6 @@ int main(void);
 #endif
 __attribute__((section(".arena"), aligned(1024))) static uint8_t out_bytes[NBYTES + 32u];
 __attribute__((section(".arena"), aligned(1024))) static uint8_t in_bytes[NBYTES + 32u];
-
-static void text(const char *line)
-{
-    for (const char *c = line; *c != '\0'; c++) {
-        poet_port_putc((uint8_t)*c);
-    }
-}
-
-static void say(const char *name, const char *value)
-{
-    text(name);
-    text("=");
-    text(value);
-    text("\n");
-}
 
 static poet_status transfer(const poet_bdev *bdev, poet_status started, uint32_t *looks)
 {
@@ -70,7 +56,7 @@ static void round_trip(const poet_bdev *bdev, uint32_t seed)
 int main(void)
 {
     poet_port_init();
-    text("start\n");
+    say_line("start");
     const poet_bdev *bdev = poet_port_bdev();
     const poet_status opened = bdev->ops->open(bdev->state);
     say("open", poet_status_text(opened));
@@ -78,7 +64,7 @@ int main(void)
         round_trip(bdev, 1u);
         round_trip(bdev, 2u);
     }
-    text("done\n");
+    say_line("done");
     for (;;) {
         (void)poet_port_getc();
     }

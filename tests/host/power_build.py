@@ -28,14 +28,19 @@ RUNTIME = ("checkpoint", "crc", "page_store", "status")
 
 
 def generate(
-    folder: Path, sizes: tuple[int, ...], *, dropout: bool = False, **options: object
+    folder: Path,
+    sizes: tuple[int, ...],
+    *,
+    dropout: bool = False,
+    board: str = BOARD,
+    **options: object,
 ) -> Plan:
     """The generated files of ``models.mlp`` in ``folder``, with ``dropout`` in it; its plan."""
     proto = models.mlp("N", sizes)
     if dropout:
         _drop(proto)
     path = models.save(proto, folder / "mlp.onnx")
-    planned = plan(Options(path, BOARD, batch=2, time_limit_s=5.0, **options))
+    planned = plan(Options(path, board, batch=2, time_limit_s=5.0, **options))
     code = build._code_input(planned, planned.prepared.board)
     _, texts = build._with_build_id(code, planned.prepared.board)
     for name, text in texts.items():
@@ -86,7 +91,7 @@ def compile_test(folder: Path) -> Path:
 
 def compile_faults(folder: Path) -> Path:
     """card_fault_test.c: the same model over the SD driver and the model of a card."""
-    sources = [HERE.with_name("faults") / "card_fault_test.c"]
+    sources = [HERE.with_name("faults") / f"{name}.c" for name in ("card_fault_test", "scenario")]
     sources += [HERE.with_name("storage") / f"sd_card_{part}.c" for part in ("bus", "model")]
     sources += runtime(folder, (*RUNTIME, "sd_bus", "sd_csd", "sd_spi"))
     program = folder / "card_fault_test"

@@ -85,14 +85,21 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
     )
 
 
+MAIN = ROOT / "tests" / "qemu" / "sd_card_main.c"
+
+
 def link(
-    target: Target, folder: Path, ram_bytes: int = 0, defines: tuple[str, ...] = ()
+    target: Target,
+    folder: Path,
+    ram_bytes: int = 0,
+    defines: tuple[str, ...] = (),
+    mains: tuple[Path, ...] = (MAIN,),
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
     script = folder / "firmware.ld"
     script.write_text(linker_script(target, ram_bytes or target.ram_bytes), "utf-8")
     elf = folder / "firmware.elf"
     sources = [
-        ROOT / "tests" / "qemu" / "sd_card_main.c",
+        *mains,
         *sorted((FIRMWARE / "storage").glob("*.c")),
         *(c for port in target.ports for c in sorted((FIRMWARE / "port" / port).glob("*.c"))),
     ]

@@ -1,4 +1,4 @@
-/* Transfers by DMA2: RM0385 35.4.3 (data path), 8.3.15 (peripheral flow controller), 35.8.
+/* Transfers by DMA2: RM0385 35.4.3 (data path), 35.8.
  *
  * A transfer is cut into chunks: up to 511 whole blocks in place, or one block through the staging
  * block. A chunk goes command, data, (stop), and for writes programming; advance() moves it on as
@@ -12,16 +12,13 @@
 #include "clock.h"
 #include "poet/port.h"
 #include "sdmmc_command.h"
+#include "sdmmc_dma.h"
 
 #define LINE_BYTES 32u
 /* The stream counts words in 16 bits, also when the SDMMC ends the transfer (8.5.6). */
 #define CHUNK_BLOCKS 511u
-#define RETRIES 3u
-/* As in poet/sd_spi.h: SDXC cards may be busy for 500 ms. */
-#define DATA_US 300000u
-#define BUSY_US 600000u
-/* What 65408 words take at 24 MHz, four bits: added to the time a chunk is given. */
-#define CHUNK_US 25000u
+/* So many bad answers to CMD13 in a row, and nobody is there to recover. */
+#define DEAF_ANSWERS 8u
 /* The controller's own time limit, in card clocks: longer than ours, so that ours decides. */
 #define DATA_CLOCKS 0xFFFFFFFFu
 
@@ -30,62 +27,8 @@
 
 #define FAILURES \
     (SDMMC_STA_DCRCFAIL | SDMMC_STA_DTIMEOUT | SDMMC_STA_TXUNDERR | SDMMC_STA_RXOVERR)
-#define DMA_CR_COMMON                                                                      \
-    (DMA_CR_PFCTRL | DMA_CR_MINC | DMA_CR_PSIZE_WORD | DMA_CR_MSIZE_WORD |                 \
-     DMA_CR_PRIORITY_VERY_HIGH | DMA_CR_PBURST_4 | DMA_CR_MBURST_4)
 
 static _Alignas(LINE_BYTES) uint8_t staging[POET_BLOCK_BYTES];
-
-/* ---- DMA ---- */
-
-static uint32_t stream_of(const poet_sdmmc_state *card)
-{
-    return card->destination != NULL ? card->config->receive_stream
-                                     : card->config->transmit_stream;
-}
-
-/* Where the flags of a stream stand in its half of the status registers. */
-static uint32_t flag_shift(uint32_t stream)
-{
-    static const uint8_t shifts[4] = {0u, 6u, 16u, 22u};
-    return shifts[stream % 4u];
-}
-
-static void stop_dma(uint32_t stream)
-{
-    poet_dma_stream_registers *regs = DMA2_STREAM(stream);
-    regs->cr &= ~DMA_CR_EN;
-    const uint32_t start = poet_port_micros();
-    while ((regs->cr & DMA_CR_EN) != 0u && poet_port_micros() - start < 1000u) {
-    }
-    DMA2_CLEAR(stream / 4u) = DMA_FLAG_ALL << flag_shift(stream);
-}
-
-static void start_dma(const poet_sdmmc_state *card, const void *memory)
-{
-    const uint32_t stream = stream_of(card);
-    poet_dma_stream_registers *regs = DMA2_STREAM(stream);
-    const uint32_t direction = card->destination != NULL ? 0u : DMA_CR_TO_PERIPHERAL;
-    stop_dma(stream);
-    regs->par = (uint32_t)(uintptr_t)&poet_sdmmc_at(card)->fifo;
-    regs->m0ar = (uint32_t)(uintptr_t)memory;
-    regs->ndtr = card->chunk_bytes / 4u;
-    regs->fcr = DMA_FCR_FIFO_FULL;
-    regs->cr = DMA_CR_COMMON | direction |
-               (uint32_t)card->config->dma_channel << DMA_CR_CHSEL_SHIFT;
-    regs->cr |= DMA_CR_EN;
-}
-
-static bool dma_failed(uint32_t stream)
-{
-    return (DMA2_STATUS(stream / 4u) >> flag_shift(stream) & (DMA_FLAG_TE | DMA_FLAG_DME)) != 0u;
-}
-
-/* The SDMMC ends the stream, which then writes what is left in its FIFO and clears EN. */
-static bool dma_ended(uint32_t stream)
-{
-    return (DMA2_STREAM(stream)->cr & DMA_CR_EN) == 0u;
-}
 
 /* ---- one chunk ---- */
 
@@ -95,12 +38,22 @@ static void enter(poet_sdmmc_state *card, poet_sdmmc_stage stage)
     card->stage = stage;
 }
 
+/* Where a chunk that is read goes. */
+static uint8_t *chunk_memory(const poet_sdmmc_state *card)
+{
+    return card->bounced ? staging : card->destination + card->done_bytes;
+}
+
 static void fail(poet_sdmmc_state *card, poet_status status)
 {
     poet_sdmmc_registers *regs = poet_sdmmc_at(card);
     regs->mask = 0u;
     regs->dctrl = 0u;
-    stop_dma(stream_of(card));
+    poet_dma_stop(poet_dma_stream_of(card));
+    if (card->destination != NULL) {
+        /* Part of it was written: core and memory have to agree, on whatever it is. */
+        poet_stm32f7_invalidate(chunk_memory(card), card->chunk_bytes);
+    }
     regs->icr = SDMMC_ICR_ALL;
     card->status = status;
     enter(card, POET_SDMMC_FAILED);
@@ -132,7 +85,7 @@ static uint32_t card_address(const poet_sdmmc_state *card)
 static void start_data(poet_sdmmc_state *card, const void *memory, uint32_t direction)
 {
     poet_sdmmc_registers *regs = poet_sdmmc_at(card);
-    start_dma(card, memory);
+    poet_dma_start(card, memory);
     regs->dtimer = DATA_CLOCKS;
     regs->dlen = card->chunk_bytes;
     regs->dctrl =
@@ -143,7 +96,7 @@ static void start_data(poet_sdmmc_state *card, const void *memory, uint32_t dire
  * block; writing, the command must be answered before data may go. */
 static poet_status start_in(poet_sdmmc_state *card)
 {
-    uint8_t *memory = card->bounced ? staging : card->destination + card->done_bytes;
+    uint8_t *memory = chunk_memory(card);
     const uint32_t command = card->chunk_blocks == 1u ? SD_READ_SINGLE : SD_READ_MULTIPLE;
     poet_stm32f7_invalidate(memory, card->chunk_bytes);
     start_data(card, memory, SDMMC_DCTRL_FROM_CARD);
@@ -186,9 +139,8 @@ static void end_chunk(poet_sdmmc_state *card)
 {
     uint32_t moved = card->chunk_bytes;
     if (card->destination != NULL) {
-        uint8_t *memory = card->bounced ? staging : card->destination + card->done_bytes;
         /* Again: the core may have fetched lines by itself while the DMA wrote. */
-        poet_stm32f7_invalidate(memory, card->chunk_bytes);
+        poet_stm32f7_invalidate(chunk_memory(card), card->chunk_bytes);
     }
     if (card->bounced) {
         moved = bounced_bytes(card);
@@ -222,8 +174,8 @@ static bool data_ended(poet_sdmmc_state *card, bool writing)
 {
     poet_sdmmc_registers *regs = poet_sdmmc_at(card);
     const uint32_t flags = regs->sta;
-    const uint32_t stream = stream_of(card);
-    if ((flags & FAILURES) != 0u || dma_failed(stream)) {
+    const uint32_t stream = poet_dma_stream_of(card);
+    if ((flags & FAILURES) != 0u || poet_dma_failed(stream)) {
         fail(card, data_error(flags, writing));
         return false;
     }
@@ -231,9 +183,9 @@ static bool data_ended(poet_sdmmc_state *card, bool writing)
         return false;
     }
     regs->mask = 0u; /* the flag stays until the stream has ended: polled from here on */
-    for (uint32_t i = 0u; !writing && i < DRAIN_POLLS && !dma_ended(stream); i++) {
+    for (uint32_t i = 0u; !writing && i < DRAIN_POLLS && !poet_dma_ended(stream); i++) {
     }
-    return writing || dma_ended(stream);
+    return writing || poet_dma_ended(stream);
 }
 
 static void advance_in(poet_sdmmc_state *card)
@@ -302,7 +254,9 @@ static void advance(poet_sdmmc_state *card)
     }
     /* Card and DMA move on without us, so what has not ended by now is late. A new chunk of the
      * same stage has begun a new wait. */
-    const uint32_t limit_us = (stage == POET_SDMMC_DATA_IN ? DATA_US : BUSY_US) + CHUNK_US;
+    const uint32_t wait_us =
+        stage == POET_SDMMC_DATA_IN ? POET_SDMMC_READ_US : POET_SDMMC_BUSY_US;
+    const uint32_t limit_us = wait_us + card->chunk_blocks * POET_SDMMC_BLOCK_US;
     if (card->stage == stage && waited_us >= limit_us &&
         poet_port_micros() - card->stage_start_us >= limit_us) {
         fail(card, stage == POET_SDMMC_DATA_IN ? POET_E_TIMEOUT : POET_E_CARD_BUSY);
@@ -394,67 +348,82 @@ static bool sdmmc_busy(void *state)
     return card->stage != POET_SDMMC_IDLE && card->stage != POET_SDMMC_FAILED;
 }
 
-/* Whatever the card believes to be in, bring it back to the transfer state. */
-static poet_status recover(poet_sdmmc_state *card)
+/* Whatever the card believes to be in, bring it back to the transfer state within limit_us, one look
+ * at least. Errors that it tells of on the way become the transfer's, for they name it better. */
+static poet_status recover(poet_sdmmc_state *card, uint32_t limit_us)
 {
     const uint32_t start = poet_port_micros();
+    uint32_t bad = 0u;
     for (;;) {
-        const bool late = poet_port_micros() - start >= BUSY_US;
+        const bool late = poet_port_micros() - start >= limit_us;
         const poet_status status = poet_sdmmc_command(card, SD_SEND_STATUS, card->address, SD_R1);
-        const uint32_t now = SD_R1_STATE(poet_sdmmc_at(card)->resp[0]);
-        if (status == POET_OK && now == SD_STATE_TRANSFER) {
+        const uint32_t r1 = poet_sdmmc_at(card)->resp[0];
+        bad = status == POET_OK ? 0u : bad + 1u;
+        if (bad == DEAF_ANSWERS) {
+            return status;
+        }
+        if (status != POET_OK) {
+            continue; /* disturbed, or nobody is there: soon known */
+        }
+        if ((r1 & SD_R1_UNREADABLE) != 0u && card->status == POET_E_TIMEOUT) {
+            card->status = POET_E_CARD_READ;
+        }
+        if (SD_R1_STATE(r1) == SD_STATE_TRANSFER) {
             return POET_OK;
         }
         if (late) {
-            return status == POET_OK ? POET_E_CARD_BUSY : status;
+            return POET_E_CARD_BUSY;
         }
-        if (status == POET_OK && (now == SD_STATE_DATA || now == SD_STATE_RECEIVE)) {
+        if (SD_R1_STATE(r1) == SD_STATE_DATA || SD_R1_STATE(r1) == SD_STATE_RECEIVE) {
             (void)poet_sdmmc_command(card, SD_STOP_TRANSMISSION, 0u, SD_R1);
         }
     }
 }
 
+/* A busy card has been waited for long enough; anything else may have been a disturbance. */
 static bool worth_repeating(poet_status status)
 {
-    return status == POET_E_CARD_CRC || status == POET_E_IO || status == POET_E_TIMEOUT ||
-           status == POET_E_CARD_WRITE || status == POET_E_CARD_READ;
+    return status != POET_E_CARD_BUSY && status != POET_E_CARD_CMD;
 }
 
-static poet_status repeat(poet_sdmmc_state *card)
+/* Behind a failed chunk. False: the transfer has failed, with card->status. */
+static bool repeat(poet_sdmmc_state *card, bool again)
 {
-    card->retries++;
-    POET_TRY(recover(card));
-    if (card->fast && card->status == POET_E_CARD_CRC) {
-        POET_TRY(poet_sdmmc_slow_down(card));
+    const uint32_t limit_us = card->status == POET_E_CARD_BUSY ? 0u : POET_SDMMC_BUSY_US;
+    const poet_status status = recover(card, limit_us);
+    if (status != POET_OK) {
+        card->block_count = 0u; /* pulled out, reset or hung: only open can tell */
+        card->status = status;
+        return false;
     }
+    if (!again || !worth_repeating(card->status)) {
+        return false;
+    }
+    if (card->fast && card->status == POET_E_CARD_CRC &&
+        poet_sdmmc_slow_down(card) != POET_OK) {
+        return false;
+    }
+    card->retries++;
     start_chunk(card);
-    return POET_OK;
+    return true;
 }
 
 static poet_status sdmmc_wait(void *state)
 {
     poet_sdmmc_state *card = (poet_sdmmc_state *)state;
-    poet_status status = POET_OK;
     uint32_t tries = 0u;
     while (card->stage != POET_SDMMC_IDLE) {
         advance_now(card);
         if (card->stage != POET_SDMMC_FAILED) {
             continue;
         }
-        status = card->status;
-        if (tries < RETRIES && worth_repeating(status)) {
-            tries++;
-            if (repeat(card) == POET_OK) {
-                status = POET_OK;
-                continue;
-            }
+        if (!repeat(card, tries < POET_SDMMC_RETRIES)) {
+            card->stage = POET_SDMMC_IDLE;
+            return card->status;
         }
-        card->stage = POET_SDMMC_IDLE;
-        if (recover(card) != POET_OK) {
-            card->block_count = 0u; /* pulled out, reset or hung: only open can tell */
-        }
+        tries++;
     }
-    return status;
+    return POET_OK;
 }
 
 static poet_status sdmmc_sync(void *state)

@@ -6,13 +6,32 @@
  * block, or a buffer that is not aligned) goes through one block of ours. So no cache line that is
  * invalidated ever belongs to anyone else.
  *
- * Statuses as in poet/sd_spi.h; errors of the transfer come from wait.
+ * Statuses as in poet/sd_spi.h; errors of the transfer come from wait, which repeats it
+ * POET_SDMMC_RETRIES times first, but for a card that is busy too long. After POET_E_NO_CARD,
+ * POET_E_CARD_BUSY and whatever else the card has not come back from, the device is closed until
+ * open is called again.
  */
 #ifndef POET_STM32F7_SDMMC_H
 #define POET_STM32F7_SDMMC_H
 
 #include "board.h"
 #include "poet/bdev.h"
+
+#define POET_SDMMC_RETRIES 3u
+
+/* Limits of single waits, in microseconds, as in poet/sd_spi.h but for the first: SDXC cards may be
+ * busy for 500 ms (4.6.2.2), ACMD41 may take 1 s from a cold boot (4.2.3). */
+#ifndef POET_SDMMC_INIT_US
+#define POET_SDMMC_INIT_US 1500000u
+#endif
+#ifndef POET_SDMMC_READ_US
+#define POET_SDMMC_READ_US 300000u
+#endif
+#ifndef POET_SDMMC_BUSY_US
+#define POET_SDMMC_BUSY_US 600000u
+#endif
+/* Added for each block that is under way: 512 bytes at 24 MHz, four bits, take 43. */
+#define POET_SDMMC_BLOCK_US 50u
 
 typedef struct {
     uint32_t base;

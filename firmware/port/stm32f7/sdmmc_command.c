@@ -13,8 +13,8 @@
 
 #define COMMAND_US 10000u /* the hardware gives up after 64 clocks by itself */
 #define POWER_US 2000u
-#define RESET_TRIES 5u
-#define INIT_US 1500000u /* ACMD41 may take 1 s from a cold boot (4.2.3) */
+#define OPEN_TRIES 5u
+#define VERSION_TRIES 3u
 #define SWITCH_US 100000u
 
 #define IF_COND 0x1AAu
@@ -114,10 +114,14 @@ static void power_on(const poet_sdmmc_state *card)
     pause_us(POWER_US); /* 74 clocks and more (6.4.1) */
 }
 
-/* The pattern must come back; version 1 cards do not know the command and stay silent. */
+/* The pattern must come back; version 1 cards do not know the command and stay silent. So does a
+ * line that was disturbed, and who takes a later card for one of these waits for it in vain. */
 static poet_status find_version(const poet_sdmmc_state *card, bool *version_2)
 {
-    const poet_status status = poet_sdmmc_command(card, SD_SEND_IF_COND, IF_COND, SD_R1);
+    poet_status status = POET_E_NO_CARD;
+    for (uint32_t i = 0u; i < VERSION_TRIES && status == POET_E_NO_CARD; i++) {
+        status = poet_sdmmc_command(card, SD_SEND_IF_COND, IF_COND, SD_R1);
+    }
     *version_2 = status == POET_OK;
     if (status == POET_E_CARD_CRC) {
         return status;
@@ -128,19 +132,26 @@ static poet_status find_version(const poet_sdmmc_state *card, bool *version_2)
     return POET_OK;
 }
 
+/* Nobody knows CMD55: an MMC answers CMD1 instead. */
+static poet_status nobody_of_ours(const poet_sdmmc_state *card)
+{
+    const bool mmc = poet_sdmmc_command(card, MMC_OP_COND, OCR_3V3, SD_R3) == POET_OK;
+    return mmc ? POET_E_CARD_TYPE : POET_E_NO_CARD;
+}
+
 static poet_status power_up(poet_sdmmc_state *card, bool version_2)
 {
     poet_sdmmc_registers *regs = poet_sdmmc_at(card);
     const uint32_t argument = OCR_3V3 | (version_2 ? OCR_CAPACITY : 0u);
     const uint32_t start = poet_port_micros();
     for (;;) {
-        const bool late = poet_port_micros() - start >= INIT_US;
+        const bool late = poet_port_micros() - start >= POET_SDMMC_INIT_US;
         poet_status status = poet_sdmmc_command(card, SD_APP_COMMAND, 0u, SD_R1);
         if (status == POET_OK) {
             status = poet_sdmmc_command(card, SD_APP_OP_COND, argument, SD_R3);
         }
         if (status == POET_E_NO_CARD) {
-            return version_2 ? POET_E_NO_CARD : POET_E_CARD_TYPE; /* an MMC, or nothing at all */
+            return version_2 ? status : nobody_of_ours(card);
         }
         const uint32_t ocr = regs->resp[0];
         if (status == POET_OK && (ocr & OCR_POWERED_UP) != 0u) {
@@ -230,20 +241,25 @@ static void set_bus(const poet_sdmmc_state *card, uint32_t clock)
     poet_sdmmc_at(card)->clkcr = clock | SDMMC_CLKCR_CLKEN | SDMMC_CLKCR_4_BIT;
 }
 
+static bool switched_to_high_speed(const poet_sdmmc_state *card)
+{
+    uint32_t words[SWITCH_STATUS_BYTES / 4u];
+    return read_switch_status(card, SWITCH_CHECK_HIGH_SPEED, words) == POET_OK &&
+           knows_high_speed(words) &&
+           read_switch_status(card, SWITCH_SET_HIGH_SPEED, words) == POET_OK &&
+           switched_mode(words) == 1u;
+}
+
 /* A card that has no high speed, or does not know CMD6, works on at 24 MHz. */
 static void speed_up(poet_sdmmc_state *card)
 {
-    uint32_t words[SWITCH_STATUS_BYTES / 4u];
-    if (read_switch_status(card, SWITCH_CHECK_HIGH_SPEED, words) != POET_OK ||
-        !knows_high_speed(words)) {
-        /* An old card has called the command illegal; this takes that bit out of its status. */
-        (void)poet_sdmmc_command(card, SD_SEND_STATUS, card->address, SD_R1);
-        return;
-    }
-    if (read_switch_status(card, SWITCH_SET_HIGH_SPEED, words) == POET_OK &&
-        switched_mode(words) == 1u) {
+    card->fast = switched_to_high_speed(card);
+    if (card->fast) {
         set_bus(card, SDMMC_CLKCR_BYPASS);
-        card->fast = true;
+    } else {
+        /* An old card calls the command illegal, a line may have damaged it: the next answer would
+         * say so, as if of a transfer. */
+        (void)poet_sdmmc_command(card, SD_SEND_STATUS, card->address, SD_R1);
     }
 }
 
@@ -255,28 +271,34 @@ poet_status poet_sdmmc_slow_down(poet_sdmmc_state *card)
     return read_switch_status(card, SWITCH_SET_DEFAULT, words);
 }
 
+/* From the idle state to the transfer state at 24 MHz. */
+static poet_status bring_up(poet_sdmmc_state *card, uint32_t *blocks)
+{
+    card->address = 0u;
+    poet_sdmmc_at(card)->clkcr = CLOCK_400_KHZ | SDMMC_CLKCR_CLKEN;
+    POET_TRY(find_card(card, blocks));
+    POET_TRY(ask_app(card, SD_SWITCH_FUNCTION, BUS_4_BIT));
+    set_bus(card, CLOCK_24_MHZ);
+    return poet_sdmmc_ask(card, SD_SET_BLOCKLEN, POET_BLOCK_BYTES);
+}
+
 poet_status poet_sdmmc_identify(poet_sdmmc_state *card)
 {
     uint32_t blocks = 0u;
     poet_status status = POET_E_NO_CARD;
     card->fast = false;
-    card->address = 0u;
     poet_stm32f7_input(&card->config->detect);
     if ((GPIO_PORT(card->config->detect.port)->idr >> card->config->detect.number & 1u) != 0u) {
         return POET_E_NO_CARD;
     }
     power_on(card);
-    for (uint32_t tries = 0u; tries < RESET_TRIES; tries++) {
-        card->address = 0u;
-        status = find_card(card, &blocks);
+    for (uint32_t tries = 0u; tries < OPEN_TRIES; tries++) {
+        status = bring_up(card, &blocks);
         if (status == POET_OK || status == POET_E_TIMEOUT) {
             break; /* its wait was long */
         }
     }
     POET_TRY(status);
-    POET_TRY(ask_app(card, SD_SWITCH_FUNCTION, BUS_4_BIT));
-    set_bus(card, CLOCK_24_MHZ);
-    POET_TRY(poet_sdmmc_ask(card, SD_SET_BLOCKLEN, POET_BLOCK_BYTES));
     if (card->config->high_speed) {
         speed_up(card);
     }

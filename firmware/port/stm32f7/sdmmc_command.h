@@ -7,6 +7,7 @@
 
 enum {
     SD_GO_IDLE = 0,
+    MMC_OP_COND = 1,
     SD_ALL_SEND_CID = 2,
     SD_SEND_ADDRESS = 3,
     SD_SWITCH_FUNCTION = 6, /* after CMD55: bus width */
@@ -33,6 +34,7 @@ typedef enum {
 
 /* Card status, R1 (SD Physical Layer Simplified Specification 4.10.1): the bits of type E. */
 #define SD_R1_ERRORS 0xFDF9A008u
+#define SD_R1_UNREADABLE 0x00380000u /* CARD_ECC_FAILED, CC_ERROR, ERROR */
 #define SD_R1_STATE(r1) (((r1) >> 9) & 15u)
 #define SD_STATE_TRANSFER 4u
 #define SD_STATE_DATA 5u

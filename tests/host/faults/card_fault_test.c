@@ -1,8 +1,7 @@
-/* Whole training steps over the real SD driver and a card model that misbehaves.
+/* The scenarios over the real SPI driver and a card model that misbehaves.
  *
- * argv: when the fault comes (open, format, step, update, checkpoint, restore, removal), kind of
- * card, blocks, "option=value" words. What the host is told is printed; then the card is healthy
- * again, and the host goes back to the last checkpoint and on to the end.
+ * argv: when the fault comes (open, format, step, checkpoint, restore, removal), kind of card,
+ * blocks, "option=value" words.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +9,8 @@
 
 #include "../power/host_session.h"
 #include "../storage/sd_card_model.h"
-#include "poet/link.h"
 #include "poet/sd_spi.h"
-
-#define STEPS 4u
-#define SAVED 2u /* the checkpoint that a fault must not harm is of this step */
+#include "scenario.h"
 
 static poet_sd_spi_state card_state;
 static const poet_sd_spi_config card_config = {.bus = &card_bus, .clock_hz = 12500000u};
@@ -22,153 +18,34 @@ static const poet_bdev sd_card = {.ops = &poet_sd_spi_ops, .state = &card_state}
 const poet_bdev *const session_device = &sd_card;
 
 static card_options plain, faulty;
-static uint8_t expected[STEPS + 1u][SESSION_BYTES];
-static uint8_t seen[SESSION_BYTES];
-static uint32_t weight_bytes;
+static uint64_t faulty_since; /* bytes on the bus before that */
 
-static void must(poet_status status, const char *what)
+void scenario_card(scenario_health health, scenario_power power)
 {
-    if (status != POET_OK) {
-        printf("FAIL %s: %s\n", what, poet_status_text(status));
-        exit(1);
+    const card_options *options = health == SCENARIO_FAULTY ? &faulty : &plain;
+    card_change(options);
+    faulty_since = health == SCENARIO_FAULTY ? card_seen.bytes : faulty_since;
+    if (power != SCENARIO_POWER_KEPT) {
+        card_insert(options);
+    }
+    if (power == SCENARIO_POWER_ON) {
+        poet_sd_spi_init(&card_state, &card_config);
+        session_boot();
     }
 }
 
-static void check(bool good, const char *what)
+void scenario_say(const char *name, const char *value)
 {
-    if (!good) {
-        printf("FAIL %s\n", what);
-        exit(1);
+    printf("%s=%s\n", name, value);
+    if (strcmp(name, "model") == 0) {
+        printf("violations=%u\n", card_seen.violations);
     }
 }
 
-/* Power on, with this card in the slot. */
-static void start_with(const card_options *options)
+_Noreturn void scenario_fail(const char *what, const char *why)
 {
-    card_insert(options);
-    poet_sd_spi_init(&card_state, &card_config);
-    session_boot();
-}
-
-static bool weights_are(uint32_t step)
-{
-    uint32_t nbytes = 0u;
-    return session_weights(seen, &nbytes) == POET_OK && nbytes == weight_bytes &&
-           memcmp(seen, expected[step], nbytes) == 0;
-}
-
-static void reference(void)
-{
-    start_with(&plain);
-    must(session_format().status, "format");
-    start_with(&plain);
-    for (uint32_t step = 0u; step <= STEPS; step++) {
-        must(session_weights(expected[step], &weight_bytes), "weights");
-        must(step < STEPS ? session_train(step).status : POET_OK, "reference");
-    }
-}
-
-/* A run that has just acknowledged its checkpoint of step SAVED. */
-static void at_the_checkpoint(void)
-{
-    start_with(&plain);
-    must(session_plan(SAVED).status, "plan");
-    must(session_train(0u).status, "step 0");
-    must(session_train(1u).status, "step 1");
-}
-
-/* In what state the model is, told by IDENTIFY and proven by the weights where they can be read. */
-static const char *state_of_model(void)
-{
-    poet_status card = POET_OK;
-    bool failed = false;
-    uint32_t nbytes = 0u;
-    const uint32_t step = session_steps(&card, &failed);
-    const poet_status status = session_weights(seen, &nbytes);
-    if (failed) {
-        check(status == POET_E_STATE, "half a step was given out");
-        check(session_train(step).status == POET_E_STATE, "a step after a failed one");
-        return "spoiled";
-    }
-    check(status != POET_OK || memcmp(seen, expected[step], weight_bytes) == 0,
-          "weights of no step");
-    return status == POET_OK ? "whole" : "unreadable";
-}
-
-static void report(const reply *got)
-{
-    printf("told=%s\n", poet_status_text(got->status));
-    if (got->status != POET_OK) {
-        printf("where=%s\n", got->fault.action == POET_ACTION_CHECKPOINT ? "checkpoint"
-                             : got->fault.action == POET_NO_ACTION       ? "outside"
-                                                                         : "action");
-        printf("block=%d\n", got->fault.block != POET_NO_BLOCK);
-    }
-    printf("model=%s\n", state_of_model());
-    printf("violations=%u\n", card_seen.violations);
-}
-
-/* A healthy card again, which has kept its content: back to the checkpoint, on to the end. */
-static void recover(bool restart)
-{
-    uint32_t step = 0u;
-    card_change(&plain);
-    if (restart) {
-        start_with(&plain);
-    } else {
-        card_insert(&plain); /* it was without power */
-    }
-    must(session_restore(&step).status, "restore");
-    check(step >= SAVED && weights_are(step), "restored to something else");
-    for (; step < STEPS; step++) {
-        must(session_train(step).status, "step after the fault");
-    }
-    check(weights_are(STEPS), "other bits at the end");
-}
-
-static void fault_in_use(const char *when)
-{
-    reply got;
-    at_the_checkpoint();
-    if (strcmp(when, "checkpoint") == 0) {
-        must(session_train(2u).status, "step 2");
-        card_change(&faulty);
-        got = session_ask(POET_MSG_CHECKPOINT, NULL, 0u);
-    } else if (strcmp(when, "restore") == 0) {
-        uint32_t step = 0u;
-        card_change(&faulty);
-        got = session_restore(&step);
-    } else {
-        card_change(&faulty);
-        got = session_train(2u);
-        /* What a step has left on the card is met by the next one. */
-        got = got.status == POET_OK ? session_train(3u) : got;
-    }
-    report(&got);
-    recover(false);
-    printf("end=same\n");
-}
-
-static void fault_at_start(void)
-{
-    poet_status card = POET_OK;
-    bool failed = false;
-    at_the_checkpoint();
-    start_with(&faulty);
-    (void)session_steps(&card, &failed);
-    printf("card=%s\n", poet_status_text(card));
-    const reply got = session_train(0u);
-    report(&got);
-    recover(true);
-    printf("end=same\n");
-}
-
-static void fault_while_prepared(void)
-{
-    card_wipe();
-    start_with(&faulty);
-    const reply got = session_format();
-    printf("told=%s\n", poet_status_text(got.status));
+    printf("FAIL %s: %s\n", what, why);
+    exit(1);
 }
 
 /* Pulled out at every so manieth byte of a step with its checkpoint, and put in again. */
@@ -176,23 +53,13 @@ static void removals(uint32_t points)
 {
     uint32_t spoiled = 0u;
     uint32_t told = 0u;
-    at_the_checkpoint();
-    const uint64_t first = card_seen.bytes;
-    must(session_train(2u).status, "step 2");
-    must(session_train(3u).status, "step 3"); /* with a checkpoint */
+    scenario_steps();
+    const uint64_t first = faulty_since;
     const uint64_t count = card_seen.bytes - first;
     for (uint32_t i = 0u; i < points; i++) {
-        at_the_checkpoint();
         faulty.remove_at = first + count * i / points;
-        card_change(&faulty);
-        reply got = session_train(2u);
-        if (got.status == POET_OK) {
-            got = session_train(3u);
-        }
-        check(got.status != POET_OK, "a step without a card");
+        spoiled += scenario_removed() ? 1u : 0u;
         told++;
-        spoiled += strcmp(state_of_model(), "spoiled") == 0 ? 1u : 0u;
-        recover(false);
     }
     printf("points=%u\ntold=%u\nspoiled=%u\n", points, told, spoiled);
 }
@@ -264,19 +131,22 @@ int main(int argc, char **argv)
             plain = card_plain((card_kind)i, (uint32_t)strtoul(argv[3], NULL, 0));
         }
     }
-    reference();
+    scenario_reference();
     faulty = plain;
     for (int i = 4; i < argc; i++) {
         set_option(&faulty, argv[i]);
     }
     if (strcmp(argv[1], "open") == 0) {
-        fault_at_start();
+        scenario_at_start();
     } else if (strcmp(argv[1], "format") == 0) {
-        fault_while_prepared();
+        card_wipe();
+        scenario_while_prepared();
     } else if (strcmp(argv[1], "removal") == 0) {
         removals(200u);
     } else {
-        fault_in_use(argv[1]);
+        scenario_in_use(strcmp(argv[1], "checkpoint") == 0 ? SCENARIO_CHECKPOINT
+                        : strcmp(argv[1], "restore") == 0  ? SCENARIO_RESTORE
+                                                           : SCENARIO_STEP);
     }
     return 0;
 }

@@ -9,7 +9,9 @@
 #include "poet/bdev.h"
 #include "poet/model.h"
 
+#ifndef SESSION_BYTES
 #define SESSION_BYTES 65536u /* most bytes of parameters and state */
+#endif
 
 typedef struct {
     poet_status status; /* POET_OK: the good answer came */

@@ -1,4 +1,5 @@
-/* The bus of the card model: time, disturbances, removal; and the medium behind the card. */
+/* The bus of the card model: time, disturbances, removal; the medium behind the card; and a card
+ * without faults. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,22 @@ static uint64_t remove_at;
 uint64_t card_byte_ns;
 card_counters card_seen;
 uint64_t card_time_limit_ns = 60u * 1000000000ull;
+
+card_options card_plain(card_kind kind, uint32_t blocks)
+{
+    return (card_options){
+        .kind = kind,
+        .blocks = blocks,
+        .floating = 0xFFu,
+        .response_delay = 1u,
+        .data_delay = 2u,
+        .write_error_at = UINT32_MAX,
+        .program_error_at = UINT32_MAX,
+        .read_error_at = UINT32_MAX,
+        .rot_at = UINT32_MAX,
+        .remove_at = UINT64_MAX,
+    };
+}
 
 static slot *find(uint32_t number, bool make)
 {

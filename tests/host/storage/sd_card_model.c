@@ -35,23 +35,6 @@ static uint32_t crc_bits(const uint8_t *bytes, uint32_t count, uint32_t width, u
     return crc;
 }
 
-card_options card_plain(card_kind kind, uint32_t blocks)
-{
-    card_options plain;
-    memset(&plain, 0, sizeof plain);
-    plain.kind = kind;
-    plain.blocks = blocks;
-    plain.floating = 0xFFu;
-    plain.response_delay = 1u;
-    plain.data_delay = 2u;
-    plain.write_error_at = UINT32_MAX;
-    plain.program_error_at = UINT32_MAX;
-    plain.read_error_at = UINT32_MAX;
-    plain.rot_at = UINT32_MAX;
-    plain.remove_at = UINT64_MAX;
-    return plain;
-}
-
 static bool block_addressed(void)
 {
     return opt.kind == CARD_SDHC || opt.kind == CARD_SDXC || opt.kind == CARD_SDUC;
