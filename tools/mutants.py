@@ -74,7 +74,7 @@ CHECKSUMS = {
     "firmware/storage/sd_csd.c": f"{HOST}sd_csd.py",
     "firmware/storage/sd_spi.c": _SD,
     "firmware/train/card.c": _IO,
-    "firmware/train/tensors.c": f"{HOST}trainer.py",
+    "firmware/train/tensors.c": f"{HOST}trainer.py {_IO}",
     "poet_mcu/link/card_image.py": "tests/e2e/test_cli_card.py",
     "poet_mcu/link/client.py": f"{HOST}trainer.py",
     "poet_mcu/link/frame.py": f"{UNIT}link_frame.py",

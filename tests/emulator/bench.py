@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jinja2
-
 from poet_mcu.board.load import load_board
+from poet_mcu.codegen.render import render
 from poet_mcu.emulator.card_faults import parse_fault
 from poet_mcu.emulator.machine import Machine
 from poet_mcu.emulator.sdcard_registers import KINDS
@@ -134,13 +133,8 @@ def patched_text(source: Path, patches: Sequence[Patch]) -> str | None:
 def linker_script() -> Path:
     path = folder() / "firmware.ld"
     if not path.exists():
-        environment = jinja2.Environment(
-            undefined=jinja2.StrictUndefined,
-            line_statement_prefix="%%",
-            autoescape=False,  # noqa: S701 - a linker script is not HTML
-        )
-        text = (ROOT / "templates" / "linker.ld.j2").read_text("utf-8")
-        script = environment.from_string(text).render(
+        script = render(
+            "linker.ld.j2",
             vectors_origin="",
             boot_bytes=0,
             flash_origin=f"{BOARD.flash.origin:#x}",
@@ -148,6 +142,7 @@ def linker_script() -> Path:
             ram_origin=f"{SRAM1:#x}",
             ram_bytes=SRAM1_BYTES,
             stack_bytes=4096,
+            parts=(),
         )
         path.write_text(script, "utf-8")
     return path

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-import jinja2
 import pytest
 
+from poet_mcu.codegen.render import render
 from poet_mcu.toolchain.flags import LANGUAGE, WARNINGS
 
 pytestmark = pytest.mark.qemu
@@ -67,14 +67,8 @@ def core_of(target: Target) -> str:
 
 
 def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> str:
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        line_statement_prefix="%%",
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - a linker script is not HTML
-    )
-    template = environment.from_string((ROOT / "templates" / "linker.ld.j2").read_text("utf-8"))
-    return template.render(
+    return render(
+        "linker.ld.j2",
         vectors_origin="",  # they stand at the start of the flash
         boot_bytes=0,
         flash_origin="0x00000000",
@@ -82,6 +76,7 @@ def linker_script(target: Target, ram_bytes: int, stack_bytes: int = 2048) -> st
         ram_origin=target.ram_origin,
         ram_bytes=ram_bytes,
         stack_bytes=stack_bytes,
+        parts=(),
     )
 
 
