@@ -74,6 +74,19 @@ def test_read_and_write_every_length_class(board: Board) -> None:
     np.testing.assert_array_equal(board.read_tensor("scale"), np.float32([1, 0.5, 0.25]))
 
 
+def test_a_weight_is_held_against_the_boards_checksum(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lives on the card may read otherwise the second time, which nothing else would tell."""
+    weights = [t.name for t in board.tensors() if t.role.name in ("PARAMETER", "STATE")]
+    assert weights
+    told = board.tensor_crc
+    monkeypatch.setattr(board, "tensor_crc", lambda name: told(name) ^ 1)
+    for name in weights:
+        with pytest.raises(DeviceError, match=f"'{name}': expected bytes with CRC"):
+            board.read_tensor(name)
+
+
 def test_wrong_arrays_are_refused_before_they_are_sent(board: Board) -> None:
     with pytest.raises(InputError, match="tensor 'x': expected 1024 elements that fit float32"):
         board.write_tensor("x", np.zeros(1023, np.float32))
