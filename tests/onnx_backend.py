@@ -132,8 +132,8 @@ def run_case(case: Case, folder: Path) -> tuple[npt.NDArray[np.float32], tuple[s
     banner = Banner("test", case.name, "", "host", "")
     code = CodeInput(
         banner, case.name, "host", graph, graph, program, program, program.arena_bytes,
-        _board().arena.alignment_bytes, 0, 1, CheckpointSlots(1, 0, ()), 0.0, Recipe(), bytes(32),
-        bytes(16),
+        _board().arena.alignment_bytes, (), 0, 1, CheckpointSlots(1, 0, ()), 0.0, Recipe(),
+        bytes(32), bytes(16),
     )  # fmt: skip
     view = model_view(code)
     for name in ("poet_model.h", "poet_model.c", "poet_schedule.c", "poet_weights.c"):

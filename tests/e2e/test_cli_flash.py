@@ -101,8 +101,9 @@ def test_no_board_says_what_was_looked_for(
 
 
 def test_missing_tools_are_named_with_what_to_install(
-    run: Any, built: Path, fake: FakeBoard, tmp_path: Path
+    run: Any, built: Path, fake: FakeBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(sys.modules, "pyocd.target", None)  # as if it were not installed
     every = {**OPENOCD, "pyocd_target": "stm32f746nghx", "st_flash": True, "uf2_board": "RPI-RP2"}
     told = run("flash", as_hardware(built, tmp_path / "b", **every), "--no-check")
     assert told.code == 4
