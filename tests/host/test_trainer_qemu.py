@@ -6,15 +6,16 @@ import time
 from pathlib import Path
 from typing import Literal
 
-import jinja2
 import pytest
 from trainer import harness
 from trainer.harness import BUILD_ID, MOMENTUM, Reference, W, batches
 
 from poet_mcu.board.load import load_board
+from poet_mcu.codegen.render import render
 from poet_mcu.link import status
 from poet_mcu.link.client import open_board
 from poet_mcu.link.emulator import run_qemu
+from poet_mcu.pipeline.build import linker_fields
 from poet_mcu.toolchain import compile_program
 
 pytestmark = pytest.mark.qemu
@@ -24,23 +25,9 @@ CARD_BYTES = 1 << 20
 
 def build(board_name: str, folder: Path) -> Path:
     board = load_board(board_name)
-    template = (harness.ROOT / "templates/linker.ld.j2").read_text()
     script = folder / "linker.ld"
     script.write_text(
-        # a linker script, not HTML
-        jinja2.Environment(  # noqa: S701
-            undefined=jinja2.StrictUndefined, line_statement_prefix="%%"
-        )
-        .from_string(template)
-        .render(
-            vectors_origin="",  # they stand at the start of the flash
-            boot_bytes=0,
-            flash_origin=board.memory["flash"].origin,
-            flash_bytes=board.memory["flash"].size_bytes,
-            ram_origin=board.memory["sram"].origin,
-            ram_bytes=32 * 1024,
-            stack_bytes=2048,
-        )
+        render("linker.ld.j2", **linker_fields(board, 32 * 1024) | {"stack_bytes": 2048})
     )
     sources = [harness.HERE / "model.c", FIRMWARE / "link/link.c"]
     for part in ("train", "storage", *(f"port/{name}" for name in board.port_folders)):
