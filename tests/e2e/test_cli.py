@@ -84,17 +84,18 @@ def test_switches_really_change_the_plan(run: Any, model: Path) -> None:
     common = ("plan", model, "--board", BOARD, "--batch", 16, "--json")
     least = run(*common).json["minimum_peak_bytes"]
     assert run(*common, "--ram", least).json["peak_bytes"] <= least
-    tight = run(*common, "--ram", least + 512).json
-    assert tight["peak_bytes"] <= least + 512
+    some = least * 12 // 11  # closer to the least, many plans have no packing
+    tight = run(*common, "--ram", some).json
+    assert tight["peak_bytes"] <= some
     assert tight["page_ins"] > 0
     assert run(*common, "--ram", least, "--no-paging").code == 3
     roomy = run(*common, "--no-paging", "--no-remat").json
     assert (roomy["page_ins"], roomy["page_outs"], roomy["recomputes"]) == (0, 0, 0)
     by_hand = run(*common, "--strategy", "page-all").json
     assert by_hand["energy_j"] >= tight["energy_j"] > roomy["energy_j"]
-    late = run(*common, "--ram", least + 512, "--deadline", f"{roomy['time_s'] * 0.99}s")
+    late = run(*common, "--ram", some, "--deadline", f"{roomy['time_s'] * 0.99}s")
     assert late.code == 3
-    in_time = run(*common, "--ram", least + 512, "--deadline", f"{tight['time_s'] * 1.01}s")
+    in_time = run(*common, "--ram", some, "--deadline", f"{tight['time_s'] * 1.01}s")
     assert in_time.json["deadline_s"] == pytest.approx(tight["time_s"] * 1.01)
 
 
