@@ -14,8 +14,8 @@ from zoo import make_zoo
 
 from poet_mcu.pipeline.build import build
 
-#: 46 s of a processor each
-STEPS = 3
+#: half a minute of a processor each
+STEPS = 20
 
 
 @pytest.mark.slow

@@ -271,9 +271,15 @@ def fingerprint(lib):
 
 
 @pytest.mark.parametrize("fused", MODES)
-def test_compilers_levels_and_libm_agree(fused):
-    builds = [build for build in BUILDS if build.fused == fused]
-    assert len(builds) >= 6
+@pytest.mark.parametrize(
+    "levels",
+    [("-O0", "-O3"), pytest.param(("-O0", "-O2", "-O3"), marks=pytest.mark.slow)],
+    ids=["extremes", "all"],
+)
+def test_compilers_levels_and_libm_agree(fused, levels):
+    builds = [build for build in BUILDS if build.fused == fused and build.level in levels]
+    assert len(builds) >= 2 * len(levels)
+    builds.append(kb.Build(fused))  # what the other tests use
     prints = [fingerprint(kb.library(build)) for build in builds]
     for build, bits in zip(builds, prints, strict=True):
         assert kb.same_bits(bits, prints[0]), build
