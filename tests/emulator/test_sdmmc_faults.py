@@ -121,7 +121,6 @@ TOLD = {
     "absent": (NO_CARD, STATE, STATE, False),
     "no-response:0+": (NO_CARD, STATE, STATE, False),
     "command-crc:0+": (CRC, STATE, STATE, False),
-    "command-index:0+": (CRC, STATE, STATE, False),
     "command-lost:0+": (NO_CARD, STATE, STATE, False),
     "never-ready": (TIMEOUT, STATE, STATE, False),
     "removed:1": (OK, NO_CARD, STATE, False),
@@ -137,6 +136,7 @@ TOLD = {
     "write-error:1+": (OK, WRITE, OK, True),
     "busy:1:0.04": (OK, BUSY, STATE, False),
     "busy:3:0.04": (OK, BUSY, STATE, False),
+    "command-index:0+": (CRC, STATE, STATE, False),
 }
 
 
