@@ -129,7 +129,6 @@ void poet_checkpoint_init(poet_checkpoint *checkpoint, const poet_page_config *c
     checkpoint->model_hash = model_hash;
     checkpoint->block = block;
     checkpoint->newest = POET_CHECKPOINT_SLOTS;
-    checkpoint->spare = 0u;
     checkpoint->fault_block = POET_NO_BLOCK;
 }
 

@@ -118,8 +118,7 @@ class Board(Table):
         if not self.arena.parts:
             return _ALL_ADDRESSES
         reached = [part.size_bytes for part in self.arena.parts if self.is_reached(part)]
-        runtime = self.runtime.stack_bytes + self.runtime.static_bytes
-        return max([self.sram.size_bytes - runtime, *reached])
+        return max([self.sram.size_bytes - self.runtime.reserved_bytes, *reached])
 
     def is_reached(self, part: MemoryPart) -> bool:
         """Whether values in ``part`` may be paged: by its DMA, or by a CPU that moves bytes."""
@@ -158,7 +157,7 @@ def _contradictions(board: Board) -> list[str]:
     if alignment & (alignment - 1):
         found.append(f"arena.alignment_bytes: expected a power of two, got {alignment}")
     if "sram" in board.memory:
-        reserved = board.runtime.stack_bytes + board.runtime.static_bytes
+        reserved = board.runtime.reserved_bytes
         if reserved >= board.sram.size_bytes:
             found.append(
                 "runtime: expected stack_bytes + static_bytes below memory.sram.size_bytes "

@@ -6,11 +6,11 @@ for W), not unusual boards.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-KERNEL_FAMILIES = (
+_Kernel = Literal[
     "conv_fwd",
     "conv_bwd_x",
     "conv_bwd_w",
@@ -20,27 +20,17 @@ KERNEL_FAMILIES = (
     "elementwise",
     "loss",
     "update",
-)
+]
+_Optional = Literal["conv_general", "conv_packed"]
+Family = Literal[_Kernel, _Optional]
+
+KERNEL_FAMILIES: tuple[str, ...] = get_args(_Kernel)
 #: forms of kernels that a board need not price: convolutions without blocks of their own (else
 #: they cost what their direction does), and the same by way of workspace (else not chosen)
-OPTIONAL_FAMILIES = ("conv_general", "conv_packed")
+OPTIONAL_FAMILIES: tuple[str, ...] = get_args(_Optional)
 
 #: cores whose name alone means floating-point MVE (gcc manual, ARM options, -mcpu)
 MVE_CORES = ("cortex-m55", "cortex-m85")
-
-Family = Literal[
-    "conv_fwd",
-    "conv_bwd_x",
-    "conv_bwd_w",
-    "dense_fwd",
-    "dense_bwd",
-    "pool",
-    "elementwise",
-    "loss",
-    "update",
-    "conv_general",
-    "conv_packed",
-]
 
 Bytes = Annotated[int, Field(ge=0, le=2**32)]
 Watts = Annotated[float, Field(ge=0, le=50)]
@@ -152,6 +142,11 @@ class Runtime(Table):
     stack_bytes: Annotated[int, Field(ge=256, le=2**24)]
     static_bytes: Annotated[int, Field(ge=0, le=2**24)]
     source: Source
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Stack and statics together."""
+        return self.stack_bytes + self.static_bytes
 
 
 class Arena(Table):

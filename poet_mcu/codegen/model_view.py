@@ -19,7 +19,7 @@ from poet_mcu.codegen.views import (
     TensorRow,
 )
 from poet_mcu.ir.graph import DType, Graph, Role, Value
-from poet_mcu.ir.placement import ArenaPart, CheckpointSlots
+from poet_mcu.ir.placement import ArenaPart, CheckpointSlots, parts_end
 from poet_mcu.ir.program import Home, Program
 from poet_mcu.training.recipe import Recipe
 
@@ -68,7 +68,6 @@ def model_view(code: CodeInput) -> ModelView:
     """The context of the model's templates."""
     names = CodeNames()
     train, evaluation = _steps(code, names)
-    main_offset = code.parts[-1].end if code.parts else 0
     pages = (
         *_page_rows(code.train_graph, code.train),
         *_page_rows(code.eval_graph, code.evaluation, leave_out=code.eval_graph.card_homes),
@@ -80,7 +79,7 @@ def model_view(code: CodeInput) -> ModelView:
         board_literal=c_string(code.board),
         arena_bytes=code.arena_bytes,
         arena_alignment_bytes=code.arena_alignment_bytes,
-        main_bytes=max(code.arena_alignment_bytes, code.arena_bytes - main_offset),
+        main_bytes=max(code.arena_alignment_bytes, code.arena_bytes - parts_end(code.parts)),
         parts=_part_rows(code),
         address=_address(code.parts),
         page_count=len(pages),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
@@ -62,6 +63,11 @@ class ArenaPart:
         return self.offset + self.nbytes
 
 
+def parts_end(parts: Sequence[ArenaPart]) -> int:
+    """The first offset behind them, which is the main RAM's."""
+    return parts[-1].end if parts else 0
+
+
 def used_parts(parts: tuple[ArenaPart, ...], arena_bytes: int) -> tuple[ArenaPart, ...]:
     """``parts`` as far as an arena of so many bytes goes into them."""
     found = [part for part in parts if part.offset < arena_bytes]
@@ -86,7 +92,7 @@ class Placement:
     @property
     def main_offset(self) -> int:
         """The first offset of the main RAM."""
-        return self.parts[-1].end if self.parts else 0
+        return parts_end(self.parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from poet_mcu.ir.graph import Graph
-from poet_mcu.ir.placement import ArenaPart, Placement, Scratch, Slot
+from poet_mcu.ir.placement import ArenaPart, Placement, Scratch, Slot, parts_end
 from poet_mcu.ir.schedule import ActionKind, Schedule
 from poet_mcu.memory.greedy import pack_greedy
 from poet_mcu.memory.items import Instance, Ints, Item, Wall
@@ -92,7 +92,7 @@ class _Homes:
 
 def _homes(lives: Lifetimes, parts: Sequence[ArenaPart]) -> _Homes:
     """Each at the start of the first part that has room for it, else in the main RAM."""
-    starts = [part.offset for part in parts] + [parts[-1].end if parts else 0]
+    starts = [part.offset for part in parts] + [parts_end(parts)]
     ends, offsets = list(starts), []
     for _, nbytes in lives.home:
         fitting = (i for i, part in enumerate(parts) if ends[i] + nbytes <= part.end)

@@ -43,12 +43,12 @@ def _bytes_by_part(call: Call | None, placement: Placement, board: Board) -> Map
     The arena is taken to begin behind stack and ``runtime.static_bytes``, its place at the latest.
     """
     found: Counter[str] = Counter()
-    runtime = board.runtime.stack_bytes + board.runtime.static_bytes
+    begin = board.sram.origin + board.runtime.reserved_bytes - placement.main_offset
     for operand in call.operands if call else ():
         if operand.kind is not OperandKind.ARENA:
             continue
         inside = [p.name for p in placement.parts if p.offset <= operand.offset < p.end]
-        address = board.sram.origin + runtime + operand.offset - placement.main_offset
+        address = begin + operand.offset
         end = address + operand.nbytes
         if inside:
             found[inside[0]] += operand.nbytes

@@ -137,7 +137,7 @@ def time_parts(
     """
     board = built.folder.board
     found: dict[str, dict[str, float]] = {}
-    begin = board.sram.origin + board.runtime.stack_bytes + board.runtime.static_bytes
+    begin = board.sram.origin + board.runtime.reserved_bytes
     parts = board.ram_parts if len(board.ram_parts) > 1 else ()
     for part_number, part in enumerate(parts, 1):
         progress(f"timing kernels in {part.name}")

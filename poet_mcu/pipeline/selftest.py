@@ -52,7 +52,7 @@ def selftest_sources(board: Board) -> list[str]:
 
 def arena_of(board: Board) -> int:
     """All RAM but stack and statics, in whole slots."""
-    taken = board.runtime.stack_bytes + board.runtime.static_bytes
+    taken = board.runtime.reserved_bytes
     slot = max(64, board.arena.alignment_bytes)
     return (board.sram.size_bytes - taken) // slot * slot
 

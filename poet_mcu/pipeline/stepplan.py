@@ -94,7 +94,7 @@ def budget_of(
     states = PAGE_STATE_BYTES * pageable if paging else 0
     parts = board.parts_within(ram_bytes)
     usable = board.sram_within(ram_bytes) + parts[-1].end if parts else ram_bytes
-    runtime = board.runtime.stack_bytes + board.runtime.static_bytes + states
+    runtime = board.runtime.reserved_bytes + states
     return Budget(usable, runtime, parts)
 
 

@@ -56,7 +56,7 @@ class Goal(enum.Enum):
 class Formulation:
     """The model, and what its columns mean.
 
-    Objective ``x`` in the model is ``offset + x / scale`` in joules, bytes or seconds.
+    Objective ``x`` in the model is ``amount(x)`` in joules, bytes or seconds.
     """
 
     model: pulp.LpProblem
@@ -67,6 +67,10 @@ class Formulation:
     p: dict[int, pulp.LpVariable] = field(default_factory=dict)
     q: pulp.LpVariable | None = None
     h: dict[tuple[int, int], pulp.LpVariable] = field(default_factory=dict)
+
+    def amount(self, objective: float) -> float:
+        """An objective or bound of the model in the goal's unit."""
+        return self.offset + objective / self.scale
 
     def decisions(self, values: Mapping[str, float]) -> Decisions:
         """Rounded decisions; solvers answer 0.9999991 or 1e-7 where they mean 1 or 0."""

@@ -23,7 +23,7 @@ from poet_mcu.schedule.planner import (
 )
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.search_bus import fastest
-from poet_mcu.schedule.start import decisions_of, point_of
+from poet_mcu.schedule.start import start_of
 from poet_mcu.schedule.touch import Layout
 
 
@@ -77,7 +77,7 @@ def minimum_memory(
             best, schedule = metrics.peak_bytes, found
     if answer.bound is not None and full_layout(problem, options)[1]:
         # every peak is a multiple of the grain, so a bound just above one proves the next
-        bound = form.offset + answer.bound / form.scale
+        bound = form.amount(answer.bound)
         proven = max(proven, math.ceil(bound / grain - 0.45) * grain)
     return MinimumMemory(best, min(proven, best), name, schedule)
 
@@ -87,8 +87,7 @@ def _start(
 ) -> dict[str, float] | None:
     plans = feasible_baselines(problem, options)
     for plan in sorted(plans, key=lambda each: each.metrics.peak_bytes):
-        decisions = decisions_of(slots, plan.schedule)
-        point = None if decisions is None else point_of(slots, form, decisions)
+        point = start_of(slots, form, plan.schedule)
         if point is not None:
             return point
     return None

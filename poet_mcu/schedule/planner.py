@@ -23,7 +23,7 @@ from poet_mcu.schedule.options import Progress, Solution, SolveOptions
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.search_bus import BusSearch
 from poet_mcu.schedule.search_large import LargeSearch
-from poet_mcu.schedule.start import decisions_of, point_of
+from poet_mcu.schedule.start import start_of
 from poet_mcu.schedule.touch import Layout, layout
 
 #: up to so many slots the forward part may recompute too and optima are proven to 1e-9
@@ -292,20 +292,17 @@ class _Search:
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
         if answer.bound is not None:
-            self.lower_j = max(self.lower_j, form.offset + answer.bound / form.scale)
+            self.lower_j = max(self.lower_j, form.amount(answer.bound))
 
     def start(self, slots: Layout, form: Formulation) -> dict[str, float] | None:
         """The columns of the best plan."""
-        if self.best is None:
-            return None
-        decisions = decisions_of(slots, self.best.schedule)
-        return None if decisions is None else point_of(slots, form, decisions)
+        return start_of(slots, form, None if self.best is None else self.best.schedule)
 
     def watcher(self, form: Formulation) -> Watcher:
         """Takes the solver's bounds in joules."""
 
         def watch(_: float | None, bound: float) -> None:
-            self.claim(form.offset + bound / form.scale)
+            self.claim(form.amount(bound))
 
         return watch
 

@@ -61,7 +61,7 @@ class BusSearch:
                 self.exhausted()
                 return SolveStatus.OPTIMAL if found else SolveStatus.INFEASIBLE
             if answer.bound is not None:
-                self.bound(form.offset + answer.bound / form.scale)
+                self.bound(form.amount(answer.bound))
             if answer.values is None:
                 return answer.status
             decisions = form.decisions(answer.values)
@@ -91,7 +91,7 @@ class BusSearch:
         if answer.values is None:
             return answer.status
         if whole and free_lead and answer.bound is not None:
-            self.bound(program.form.offset + answer.bound / program.form.scale)
+            self.bound(program.form.amount(answer.bound))
         try:
             schedule = emit_windows(slots.steps, visits, program.windows(answer.values))
             valid = self.offer(schedule)

@@ -20,7 +20,7 @@ from poet_mcu.schedule.decode import decode
 from poet_mcu.schedule.ilp import Formulation, Switches, formulate
 from poet_mcu.schedule.improve import latest, rens, restrict, rins, support, used, window
 from poet_mcu.schedule.problem import Problem
-from poet_mcu.schedule.start import decisions_of, point_of
+from poet_mcu.schedule.start import start_of
 from poet_mcu.schedule.touch import Layout, Slot
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class LargeSearch:
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
         if answer.bound is not None:
-            self.bound(form.offset + answer.bound / form.scale)
+            self.bound(form.amount(answer.bound))
 
     def full(self, slots: Layout, chosen: set[Slot], relaxed: Relaxed | None) -> None:
         """Neighbourhoods, and the full program in a second process or behind them.
@@ -211,7 +211,7 @@ class LargeSearch:
         limits = Limits(max(self.left_s(), 0.1), *self.gaps)
 
         def watch(_: float | None, bound: float) -> None:
-            self.claim(form.offset + bound / form.scale)
+            self.claim(form.amount(bound))
 
         return backend.solve(form.model, limits, start=self.start(slots, form), watch=watch)
 
@@ -224,9 +224,7 @@ class LargeSearch:
 
     def start(self, slots: Layout, form: Formulation) -> dict[str, float] | None:
         """The columns of the best plan."""
-        best = self.best()
-        decisions = None if best is None else decisions_of(slots, best)
-        return None if decisions is None else point_of(slots, form, decisions)
+        return start_of(slots, form, self.best())
 
     def neighbourhoods(self, slots: Layout, chosen: set[Slot], over: Callable[[], bool]) -> None:
         """Sub-problems around LP and best plan until ``over``, the gap, or all slots at once.

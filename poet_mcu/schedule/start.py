@@ -8,6 +8,14 @@ from poet_mcu.schedule.ilp import Formulation
 from poet_mcu.schedule.touch import Layout
 
 
+def start_of(
+    layout: Layout, form: Formulation, schedule: Schedule | None
+) -> dict[str, float] | None:
+    """The columns of ``schedule``; None where there is none, or the program cannot express it."""
+    decisions = None if schedule is None else decisions_of(layout, schedule)
+    return None if decisions is None else point_of(layout, form, decisions)
+
+
 def decisions_of(layout: Layout, schedule: Schedule) -> Decisions | None:
     """The decisions that give ``schedule``, or None when it needs a slot that does not exist."""
     steps = layout.steps
