@@ -6,6 +6,7 @@ budget, the planner gets that much less and solves again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from poet_mcu.ir.verify_placement import verify_placement
 from poet_mcu.ir.verify_program import verify_program
 from poet_mcu.ir.verify_schedule import verify_schedule
 from poet_mcu.lower.lower import lower
-from poet_mcu.memory.pack import place
+from poet_mcu.memory.pack import NODE_BUDGET, place
 from poet_mcu.memory.pages import region_end_block
 from poet_mcu.pipeline.options import Options
 from poet_mcu.schedule import (
@@ -39,6 +40,7 @@ from poet_mcu.schedule import (
     simulate,
     solve,
     sqrt_checkpoints,
+    thriftier,
 )
 from poet_mcu.schedule.pricing import (
     home_bytes,
@@ -49,6 +51,7 @@ from poet_mcu.schedule.pricing import (
 )
 from poet_mcu.units import round_down, round_up
 
+FEW_NODES = 2_000  # of a packing's search where many plans are tried
 PAGE_STATE_BYTES = 8  # sizeof(poet_page_state); the generated code asserts it
 PAGE_ALIGNMENT_BLOCKS = 8  # 4 KiB: the common program unit of a card's flash, so no page straddles
 
@@ -173,8 +176,9 @@ def plan_step(
     """Plan one graph. Raises NoPlan when no schedule or no placement fits.
 
     Shrinks what the planner gets by the excess of the placed plan; where that goes below what any
-    plan needs, searches between the two by halves, and ends with the plan of least memory. So does
-    a search that runs out of time without any plan.
+    plan needs, searches between the two by halves, and ends with the plan of least memory, from
+    which it leaves out what can be left out. So does a search that runs out of time without any
+    plan.
     """
     alignment = board.arena.alignment_bytes
     cheapest: StepPlan | None = None
@@ -209,7 +213,7 @@ def plan_step(
 def _frugal(
     graph: Graph, board: Board, options: Options, budget: Budget, settings: StepSettings
 ) -> StepPlan | None:
-    """The plan of least memory, if it fits where no cheaper one could be placed."""
+    """The plan of least memory without its needless moves, if it fits where no cheaper one did."""
     problem = make_problem(
         graph, board, budget.arena_bytes, settings.deadline_s, settings.max_write_bytes
     )
@@ -219,7 +223,34 @@ def _frugal(
     plan = _placed(graph, board, problem, smallest.schedule, None, settings, budget.parts)
     if plan.ram_bytes > budget.arena_bytes:
         return None
-    return replace(plan, solution=_unproven(plan, options)) if settings.optimal else plan
+    if not settings.optimal:
+        return plan
+    plan = _thrifty(plan, board, options, budget, settings)
+    return replace(plan, solution=_unproven(plan, options))
+
+
+def _thrifty(
+    plan: StepPlan, board: Board, options: Options, budget: Budget, settings: StepSettings
+) -> StepPlan:
+    """``plan`` without page-ins and recomputes, one by one, as long as it can be placed."""
+    until_s = time.monotonic() + options.time_limit_s
+    refused: set[Schedule] = set()
+    while time.monotonic() < until_s:
+        for fewer in thriftier(plan.problem, plan.schedule, solve_options(options)):
+            if fewer in refused:
+                continue
+            tried = _placed(
+                plan.graph, board, plan.problem, fewer, None, settings, budget.parts, FEW_NODES
+            )
+            if tried.ram_bytes <= budget.arena_bytes:
+                plan = tried
+                break
+            refused.add(fewer)
+            if time.monotonic() > until_s:
+                break
+        else:
+            break
+    return plan
 
 
 def _unproven(plan: StepPlan, options: Options) -> Solution:
@@ -303,6 +334,7 @@ def _placed(
     solution: Solution | None,
     settings: StepSettings,
     parts: tuple[ArenaPart, ...],
+    nodes: int = NODE_BUDGET,
 ) -> StepPlan:
     """The schedule, verified, placed and lowered."""
     metrics = simulate(problem, schedule)
@@ -315,7 +347,7 @@ def _placed(
     homed = {v.id: shared[v.name] for v in graph.values if v.name in shared}
     placement = place(
         graph, schedule, sizes, scratch, alignment, capacity, first_block, PAGE_ALIGNMENT_BLOCKS,
-        home_blocks={value: page.first_block for value, page in homed.items()}, parts=parts,
+        nodes, home_blocks={value: page.first_block for value, page in homed.items()}, parts=parts,
     )  # fmt: skip
     region = region_end_block(placement.pages, first_block)
     verify_placement(

@@ -14,6 +14,7 @@ from poet_mcu.schedule.limits import MinimumMemory, minimum_memory, shortest_dea
 from poet_mcu.schedule.options import Progress, Solution, SolveOptions
 from poet_mcu.schedule.planner import solve
 from poet_mcu.schedule.problem import Op, Problem, Tensor
+from poet_mcu.schedule.thrift import thriftier
 
 __all__ = [
     "Metrics",
@@ -37,4 +38,5 @@ __all__ = [
     "simulate",
     "solve",
     "sqrt_checkpoints",
+    "thriftier",
 ]

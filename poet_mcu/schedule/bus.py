@@ -24,8 +24,10 @@ from itertools import pairwise
 
 import pulp
 
+from poet_mcu.schedule.columns import column
 from poet_mcu.schedule.decode import Visit, Windows
-from poet_mcu.schedule.ilp import Builder, Formulation, Switches, Term, column
+from poet_mcu.schedule.goals import Switches
+from poet_mcu.schedule.ilp import Builder, Formulation, Term
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.touch import Layout, Slot, Steps, touches_of
 

@@ -131,6 +131,7 @@ class Highs:
         child = self._child
         if child is not None and self._lock.locked():
             child.process.kill()
+            child.process.wait()  # else the next solve may still take it for a living one
 
     def solve(
         self,

@@ -10,11 +10,12 @@ from the full program.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.ilp import Formulation
 from poet_mcu.schedule.start import decisions_of
-from poet_mcu.schedule.touch import Layout, Slot, touches_of
+from poet_mcu.schedule.touch import Layout, Slot, Steps, candidates, touches_of
 
 #: how far from an integer a column of the LP may be and still count as integral
 INTEGRAL = 1e-6
@@ -50,6 +51,22 @@ def restrict(slots: Layout, chosen: Collection[Slot]) -> Layout:
     """``slots`` without the optional ones that are not ``chosen``."""
     kept = [slot for slot in slots.slots if slot.base or slot in chosen]
     return Layout(slots.steps, tuple(kept), touches_of(slots.steps, kept))
+
+
+def affordable(slots: Layout, most_j: float, most_s: float) -> Layout:
+    """``slots`` without the runs that cost more joules or seconds than a plan may have above base.
+
+    A plan that beats the best one has none of them, nor those that would only lead to one.
+    """
+    cheap = tuple(
+        replace(step, recomputable=step.recomputable and step.compute_j <= most_j
+                and step.compute_s <= most_s)
+        for step in slots.steps.steps
+    )  # fmt: skip
+    steps = Steps(slots.steps.tensors, cheap)
+    stages = {slot.stage for slot in slots.slots if not slot.base}
+    worth = {Slot(stage, k) for stage in stages for k in candidates(steps, stage)}
+    return restrict(slots, worth)
 
 
 def support(slots: Layout, form: Formulation, lp: Mapping[str, float]) -> set[Slot]:

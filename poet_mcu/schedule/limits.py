@@ -13,7 +13,8 @@ from poet_mcu.schedule.backend import Backend, Limits, SolveStatus
 from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.decode import decode, prune, visits_of
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, fits, simulate
-from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate, grain_bytes
+from poet_mcu.schedule.goals import Goal, Switches
+from poet_mcu.schedule.ilp import Formulation, formulate
 from poet_mcu.schedule.options import SolveOptions
 from poet_mcu.schedule.planner import (
     BACKENDS,
@@ -64,7 +65,7 @@ def minimum_memory(
         return MinimumMemory(best, proven, name, schedule)
     slots, _ = full_layout(problem, options)
     form = formulate(endless, slots, Switches(options.paging, Goal.MEMORY, floor_bytes=proven))
-    grain = grain_bytes(problem)
+    grain = problem.grain_bytes
     left_s = options.time_limit_s - (time.monotonic() - began_s)
     limits = Limits(left_s, 0.0, 0.4 * grain * form.scale)
     answer = (backend or BACKENDS[options.solver]).solve(

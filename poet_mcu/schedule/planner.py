@@ -17,8 +17,9 @@ from poet_mcu.schedule.bounds import largest_working_set
 from poet_mcu.schedule.cbc import Cbc
 from poet_mcu.schedule.decode import decode
 from poet_mcu.schedule.executor import TIME_SLACK, Metrics, check_budget, fits, simulate
+from poet_mcu.schedule.goals import Switches
 from poet_mcu.schedule.highs import Highs
-from poet_mcu.schedule.ilp import SCALE, Formulation, Switches, formulate
+from poet_mcu.schedule.ilp import SCALE, Formulation, formulate
 from poet_mcu.schedule.options import Progress, Solution, SolveOptions
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.search_bus import BusSearch
@@ -137,7 +138,7 @@ class _Search:
         self.began_s = time.monotonic()
         self.best: Plan | None = None
         self.lower_j = problem.floor_j
-        self.claimed_j = -math.inf
+        self.claims_j: dict[str, float] = {}
         self.exact = True
 
     @property
@@ -260,16 +261,16 @@ class _Search:
             self.lower_j = max(self.lower_j, joules)
             self.tell()
 
-    def claim(self, joules: float) -> None:
+    def claim(self, solve: str, joules: float) -> None:
         """Take the bound of a running solve, which may take it back (``worker.run``)."""
         with self.lock:
-            self.claimed_j = joules
+            self.claims_j[solve] = joules
             self.tell()
 
     @property
     def known_j(self) -> float:
         """The best bound, that of a running solve included."""
-        return max(self.lower_j, self.claimed_j)
+        return max((self.lower_j, *self.claims_j.values()))
 
     def near(self) -> bool:
         """Whether the best plan is within the gaps that end the search of a large graph."""
@@ -302,7 +303,7 @@ class _Search:
         """Takes the solver's bounds in joules."""
 
         def watch(_: float | None, bound: float) -> None:
-            self.claim(form.amount(bound))
+            self.claim("program", form.amount(bound))
 
         return watch
 
@@ -350,7 +351,7 @@ class _Search:
 
     def solution(self, status: SolveStatus) -> Solution:
         """What is known now."""
-        self.claimed_j = -math.inf
+        self.claims_j.clear()
         spent_s = time.monotonic() - self.began_s
         lower_j, name = self.lower_j, self.backend.name
         if self.best is None:

@@ -6,6 +6,7 @@ that a decoded schedule needs no translation; they need not be consecutive.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -91,6 +92,24 @@ class Problem:
         return sum(op.compute_j for op in self.ops)
 
     @property
+    def grain_bytes(self) -> int:
+        """Every sum of sizes in the problem is a multiple of this."""
+        sizes = [t.nbytes for t in self.tensors]
+        return math.gcd(*sizes, *(op.workspace_bytes for op in self.ops)) or 1
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds of every op once and, where transfers block, of the forced writes."""
+        return self.base_s + (
+            0.0 if self.overlap else sum(t.page_out_s for t in self.forced_writes)
+        )
+
+    @property
+    def fixed_j(self) -> float:
+        """Joules of every op once and of the forced writes."""
+        return self.base_j + sum(t.page_out_j for t in self.forced_writes)
+
+    @property
     def forced_writes(self) -> tuple[Tensor, ...]:
         """Tensors that every plan writes: homes on the card that an op overwrites."""
         changed = {i for op in self.ops for i in op.mutates}
@@ -105,8 +124,7 @@ class Problem:
     @property
     def floor_j(self) -> float:
         """Joules that no plan saves: every op once, and the transfers of homes on the card."""
-        moved = sum(t.page_out_j for t in self.forced_writes)
-        return self.base_j + moved + sum(t.page_in_j for t in self.forced_reads)
+        return self.fixed_j + sum(t.page_in_j for t in self.forced_reads)
 
     @property
     def floor_s(self) -> float:

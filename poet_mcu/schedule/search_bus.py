@@ -20,7 +20,8 @@ from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus
 from poet_mcu.schedule.bus import ANY_LEAD_RUNS, bus_program, layout_of
 from poet_mcu.schedule.decode import Visit, emit_windows, prune, visits_of
-from poet_mcu.schedule.ilp import Formulation, Goal, Switches, formulate
+from poet_mcu.schedule.goals import Goal, Switches
+from poet_mcu.schedule.ilp import Formulation, formulate
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.touch import Layout
 

@@ -1,13 +1,17 @@
 """Search over graphs too large for the full program alone: neighbourhoods beside the proof.
 
 One process runs the full program for the bound, another solves neighbourhoods of the best plan one
-after the other; both end when the gap is closed or the time is over. The bound starts at the LP
-relaxation. Which plan is best when the gap closes depends on the speed of both processes: plans of
-large graphs are as good as their gap says, but not the same in each run.
+after the other, and when these give nothing more the program without the memory rows of optional
+slots, whose bound holds too; both end when the gap is closed or the time is over. The bound starts
+at the LP relaxation of the latter. Runs that cost more than the best plan has above the base energy
+are no part of any program: no better plan has them. Which plan is best when the gap closes depends
+on the speed of both processes: plans of large graphs are as good as their gap says, but not the
+same in each run.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -17,8 +21,19 @@ from typing import Generic, Self, TypeVar
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus
 from poet_mcu.schedule.decode import decode
-from poet_mcu.schedule.ilp import Formulation, Switches, formulate
-from poet_mcu.schedule.improve import latest, rens, restrict, rins, support, used, window
+from poet_mcu.schedule.executor import simulate
+from poet_mcu.schedule.goals import Switches
+from poet_mcu.schedule.ilp import Formulation, formulate
+from poet_mcu.schedule.improve import (
+    affordable,
+    latest,
+    rens,
+    restrict,
+    rins,
+    support,
+    used,
+    window,
+)
 from poet_mcu.schedule.problem import Problem
 from poet_mcu.schedule.start import start_of
 from poet_mcu.schedule.touch import Layout, Slot
@@ -33,6 +48,13 @@ DEPTH = 8
 WINDOW_SLOTS, GROWTH = 300, 1.5
 #: without a process beside it the loop leaves this share of the time to the full program
 FULL_SHARE = 0.4
+#: a window that finds nothing so often in a row ends them while there is another way to the bound
+STALE_WINDOWS = 12
+#: programs of more optional slots are proven without the memory rows of these slots alone: their
+#: nonzeros grow with the square of it, and the root relaxation with them would take minutes
+TIGHT_SLOTS = 7000
+#: rounding of sums when a run's cost is compared with what is left for it
+MARGIN = 1e-9
 #: how a solve ends that leaves nothing to find
 PROVEN = (SolveStatus.OPTIMAL, SolveStatus.INFEASIBLE)
 #: seconds between two looks at the second thread
@@ -81,9 +103,8 @@ class Beside(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """The full program, the slots that its relaxation runs, and the seconds that took."""
+    """The slots that the relaxation of the loose program runs, and the seconds that took."""
 
-    form: Formulation
     chosen: set[Slot]
     spent_s: float
 
@@ -93,8 +114,9 @@ class LargeSearch:
     """What the search needs of its caller.
 
     ``offer`` takes a plan and tells whether it is valid, ``best`` gives the best one, ``bound``
-    takes proven joules, ``claim`` those of a running solve, ``near`` tells when to stop. ``beside``
-    runs the full program in parallel; None: it runs behind the neighbourhoods, with ``backend``.
+    takes proven joules, ``claim`` those of a running solve by its name, ``near`` tells when to
+    stop. ``beside`` runs the full program in parallel; None: it runs behind the neighbourhoods,
+    with ``backend``.
     """
 
     problem: Problem
@@ -106,7 +128,7 @@ class LargeSearch:
     offer: Callable[[Schedule], bool]
     best: Callable[[], Schedule | None]
     bound: Callable[[float], None]
-    claim: Callable[[float], None]
+    claim: Callable[[str, float], None]
     near: Callable[[], bool]
     proven_none: bool = field(default=False, init=False)
     windows: int = field(default=0, init=False)
@@ -115,17 +137,34 @@ class LargeSearch:
         """Search over ``slots``. INFEASIBLE only when the full program is proven to be."""
         if self.paging:
             self.alone(slots)
+        slots = self.affordable(slots)
         relaxed = self.relaxation(slots)
         chosen = latest(slots, DEPTH) if relaxed is None else relaxed.chosen
         if not self.near():
             self.attempt(slots, chosen | used(slots, self.best()), pin=True)
         if not self.near():
-            self.full(slots, chosen, relaxed)
+            self.full(self.affordable(slots), chosen, relaxed)
         if self.proven_none and self.best() is None:
             return SolveStatus.INFEASIBLE
         if self.near():
             return SolveStatus.OPTIMAL
         return SolveStatus.TIMEOUT if self.best() is None else SolveStatus.FEASIBLE
+
+    def affordable(self, slots: Layout) -> Layout:
+        """``slots`` without what neither deadline nor the best plan's energy leave room for."""
+        limit_s, floor_s = self.problem.deadline_s, self.problem.floor_s
+        spare_s = math.inf if limit_s is None else (limit_s - floor_s) * (1 + MARGIN)
+        return affordable(slots, self.best_j() - self.problem.floor_j, spare_s)
+
+    def best_j(self) -> float:
+        """Energy of the best plan."""
+        best = self.best()
+        return math.inf if best is None else simulate(self.problem, best).energy_j * (1 + MARGIN)
+
+    def program(self, slots: Layout, *, paging: bool = True, loose: bool = False) -> Formulation:
+        """The integer program over ``slots`` for plans better than the best."""
+        paging = self.paging and paging
+        return formulate(self.problem, slots, Switches(paging, loose=loose, best_j=self.best_j()))
 
     def alongside(self, slots: Layout, prove: Callable[[Backend], Answer]) -> Answer | None:
         """Neighbourhoods while ``prove`` runs in the second process; its answer, if it had one."""
@@ -162,7 +201,7 @@ class LargeSearch:
     def relax(self, backend: Backend, slots: Layout) -> Relaxed | None:
         """The bound of the LP relaxation, and the slots that it runs; None when time was short."""
         began_s = time.monotonic()
-        form = formulate(self.problem, slots, Switches(self.paging))
+        form = self.program(slots, loose=True)
         lp = backend.solve(form.model, Limits(max(self.left_s(), 0.1)), relax=True)
         if lp.status in (SolveStatus.TIMEOUT, SolveStatus.FEASIBLE):
             return None
@@ -170,7 +209,7 @@ class LargeSearch:
         if lp.status is SolveStatus.OPTIMAL and lp.values is not None:
             self.note(form, lp)
             found = support(slots, form, lp.values)
-        return Relaxed(form, found, time.monotonic() - began_s)
+        return Relaxed(found, time.monotonic() - began_s)
 
     def note(self, form: Formulation, answer: Answer) -> None:
         """Keep the bound of ``answer``."""
@@ -182,66 +221,82 @@ class LargeSearch:
 
         It begins with the relaxation, so it is left out where there is no time for that again.
         """
+        optional = sum(not slot.base for slot in slots.slots)
+        loose = optional > TIGHT_SLOTS
         hopeless = relaxed is None or relaxed.spent_s > self.left_s()
-        if relaxed is None or hopeless or self.beside is None:
+        if hopeless or self.beside is None:
             reserve_s = 0.0 if hopeless else FULL_SHARE * self.left_s()
             self.neighbourhoods(slots, chosen, lambda: self.left_s() <= reserve_s)
-            if relaxed is not None and not (hopeless or self.near()):
-                self.take(slots, relaxed.form, self.prove(self.backend, slots, relaxed.form))
+            if not (hopeless or self.near()):
+                self.prove(self.backend, slots, loose=loose)
             return
-        beside, form = self.beside, relaxed.form
+        beside = self.beside
 
-        def work() -> Answer:
-            answer = self.prove(beside, slots, form)
-            if answer.status in PROVEN:
+        def work() -> bool:
+            done = self.prove(beside, slots, loose=loose)
+            if loose and not (done or self.near() or self.left_s() < LEAST_S):
+                done = self.prove(beside, self.affordable(slots), loose=False)
+            if done or self.near():
                 self.backend.cancel()
-            return answer
-
-        def over() -> bool:
-            return running.result is not None and running.result.status in PROVEN
+            return done
 
         with Beside(work, beside) as running:
-            self.neighbourhoods(slots, chosen, over)
+            limit = None if loose else STALE_WINDOWS
+            self.neighbourhoods(slots, chosen, lambda: running.result is True, limit)
+            if not (loose or running.result or self.near() or self.left_s() < LEAST_S):
+                self.prove(self.backend, self.affordable(slots), loose=True)
             running.wait(self.left_s, self.near)
-        if running.result is not None:
-            self.take(slots, form, running.result)
 
-    def prove(self, backend: Backend, slots: Layout, form: Formulation) -> Answer:
-        """The full program from the best plan."""
+    def prove(self, backend: Backend, slots: Layout, *, loose: bool) -> bool:
+        """The full program from the best plan; whether it leaves nothing to find.
+
+        It ends the search of both processes when it closes the gap.
+        """
+        form = self.program(slots, loose=loose)
         limits = Limits(max(self.left_s(), 0.1), *self.gaps)
 
         def watch(_: float | None, bound: float) -> None:
-            self.claim(form.amount(bound))
+            self.claim("loose" if loose else "tight", form.amount(bound))
+            if self.near():
+                self.backend.cancel()
 
-        return backend.solve(form.model, limits, start=self.start(slots, form), watch=watch)
-
-    def take(self, slots: Layout, form: Formulation, answer: Answer) -> None:
-        """Plan and bound of the full program."""
+        answer = backend.solve(form.model, limits, start=self.start(slots, form), watch=watch)
         self.note(form, answer)
-        if answer.values is not None:
-            self.offer(decode(slots, form.decisions(answer.values)))
-        self.proven_none = answer.status is SolveStatus.INFEASIBLE
+        fits = answer.values is not None and self.offer(
+            decode(slots, form.decisions(answer.values))
+        )
+        self.proven_none = self.proven_none or answer.status is SolveStatus.INFEASIBLE
+        return answer.status is SolveStatus.INFEASIBLE or (
+            answer.status is SolveStatus.OPTIMAL and fits
+        )
 
     def start(self, slots: Layout, form: Formulation) -> dict[str, float] | None:
         """The columns of the best plan."""
         return start_of(slots, form, self.best())
 
-    def neighbourhoods(self, slots: Layout, chosen: set[Slot], over: Callable[[], bool]) -> None:
+    def neighbourhoods(
+        self,
+        slots: Layout,
+        chosen: set[Slot],
+        over: Callable[[], bool],
+        stale: int | None = None,
+    ) -> None:
         """Sub-problems around LP and best plan until ``over``, the gap, or all slots at once.
 
-        A window that is solved well within its time makes the next ones larger, one that is not
-        solved makes them smaller.
+        They end too when ``stale`` of them in a row found nothing better. A window that is solved
+        well within its time makes the next ones larger, one that is not solved smaller.
         """
         for near_best in (True, False):
             if not (over() or self.near()):
                 self.attempt(slots, chosen | used(slots, self.best()), near_best=near_best)
         total = sum(not slot.base for slot in slots.slots)
-        count = WINDOW_SLOTS
-        while not (over() or self.near() or self.left_s() < LEAST_S):
+        count, vain, best = WINDOW_SLOTS, 0, self.best()
+        while not (over() or self.near() or self.left_s() < LEAST_S or vain == stale):
             self.windows += 1
             began_s, given_s = time.monotonic(), self.share_s()
             inside = window(slots, self.windows, count)
             solved = self.attempt(slots, inside | used(slots, self.best()))
+            vain, best = (vain + 1, best) if self.best() is best else (0, self.best())
             if solved and len(inside) >= total:
                 return
             if solved and time.monotonic() - began_s < given_s / 2:
@@ -268,7 +323,7 @@ class LargeSearch:
         where that and the best plan agree (RINS). Without ``paging`` nothing is paged.
         """
         small = restrict(slots, chosen)
-        form = formulate(self.problem, small, Switches(self.paging and paging))
+        form = self.program(small, paging=paging)
         start = self.start(small, form)
         limits = Limits(self.share_s(), *(FINER * gap for gap in self.gaps))
         fixed: dict[str, float] = {}

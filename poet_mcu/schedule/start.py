@@ -62,4 +62,8 @@ def point_of(layout: Layout, form: Formulation, decisions: Decisions) -> dict[st
             if touch.read and (i, touch.slot) not in decisions.page_in:
                 point.update((form.h[i, m].name, 1.0) for m in range(last + 1, j + 1))
             last = j
+    for (i, j), var in form.u.items():
+        runs = layout.touches[i][j].slot in decisions.recompute
+        after = form.h.get((i, j + 1))
+        point[var.name] = float(runs or (after is not None and point[after.name] > 0))
     return point

@@ -1,5 +1,6 @@
 """The solvers behind their protocol: bad answers, limits, deaths, agreement."""
 
+import contextlib
 import functools
 import time
 from dataclasses import replace
@@ -169,6 +170,17 @@ def test_a_worker_that_dies_is_an_error_and_is_replaced(monkeypatch):
     assert solver.solve(model, Limits(5.0)).status is SolveStatus.ERROR
     monkeypatch.undo()
     assert solver.solve(model, Limits(20.0)).status is SolveStatus.OPTIMAL
+
+
+@pytest.mark.parametrize("backend", [Highs, Cbc])
+def test_a_cancel_that_comes_late_does_not_end_the_next_solve(backend):
+    """The solve it was meant for may just have ended."""
+    solver = backend()
+    model, limits = knapsack(4), Limits(20.0)
+    for _ in range(5):
+        assert solver.solve(model, limits).status is SolveStatus.OPTIMAL
+        with getattr(solver, "_lock", contextlib.nullcontext()):
+            solver.cancel()
 
 
 def test_a_wrong_infeasible_of_presolve_is_not_believed(monkeypatch):

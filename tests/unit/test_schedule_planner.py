@@ -30,11 +30,7 @@ from poet_mcu.schedule import (
     solve,
 )
 from poet_mcu.schedule.decode import Decisions, decode
-from poet_mcu.schedule.highs import Highs
-from poet_mcu.schedule.ilp import Switches, formulate
-from poet_mcu.schedule.improve import latest, rens, restrict, rins, used, window
 from poet_mcu.schedule.problem import Op, Problem, Tensor
-from poet_mcu.schedule.start import decisions_of, point_of
 from poet_mcu.schedule.touch import layout
 
 HERE = Path(__file__).resolve().parent
@@ -228,37 +224,6 @@ def test_progress_tells_joules():
     assert min(p.objective_j for p in told if p.objective_j) == pytest.approx(found.objective_j)
 
 
-@pytest.mark.parametrize("backend", [None, Highs()], ids=["beside", "in turn"])
-@pytest.mark.parametrize(
-    ("platform", "best"), [("m4", 0.000460715593), ("a72", 0.006599977253)], ids=["m4", "a72"]
-)
-def test_large_graphs_reach_a_proven_gap(monkeypatch, platform, best, backend):
-    """With the full program in a second process, and (with a solver of ours) in turn."""
-    monkeypatch.setattr(planner, "EXACT_SLOTS", 0)
-    monkeypatch.setattr(planner, "DESCENT_SLOTS", 0)
-    told = []
-    found = solve(linear(platform, 0.5), SolveOptions(progress=told.append), backend=backend)
-    assert found.status is SolveStatus.OPTIMAL
-    assert found.lower_bound_j <= best * (1 + 1e-6)
-    assert best * (1 - 1e-6) <= found.objective_j <= best * 1.01
-    assert found.overhead_gap <= 0.05 or found.gap <= 1e-6
-    bounds = [p.lower_bound_j for p in told]
-    assert bounds == sorted(bounds)
-
-
-def test_plans_of_less_memory_are_starts_and_never_lost():
-    small = linear("a72", 0.5)
-    before = solve(small)
-    roomy = replace(small, memory_bytes=small.memory_bytes * 2)
-    for options in (SolveOptions(time_limit_s=0.0), SolveOptions(remat=False, time_limit_s=0.0)):
-        plain = solve(roomy, options)
-        begun = solve(roomy, replace(options, starts=(before.schedule,)))
-        if options.remat:
-            assert begun.objective_j <= before.objective_j
-        else:  # the plan recomputes, so it is no start here
-            assert begun.objective_j == plain.objective_j
-
-
 def test_a_stop_by_hand_keeps_the_best_plan(monkeypatch):
     class Stopped:
         name = "stopped"
@@ -304,49 +269,6 @@ def test_infeasible_on_the_smaller_layout_is_tried_with_forward_recompute(monkey
     assert found.objective_j == pytest.approx(Oracle(problem).least_energy())
     monkeypatch.undo()
     assert assert_optimal(problem) == found.objective_j
-
-
-def test_starts_and_neighbourhoods_map_to_columns():
-    problem = linear("m4", 0.5)
-    slots = layout(problem, remat=True, forward=True)
-    form = formulate(problem, slots, Switches())
-    for make in (free_early, page_all, recompute_all):
-        decisions = decisions_of(slots, make(problem))
-        assert decode(slots, decisions) == make(problem)
-        point = point_of(slots, form, decisions)
-        assert set(point) == {
-            v.name for group in (form.R, form.z, form.p, form.h) for v in group.values()
-        }
-    halves = dict.fromkeys(point, 0.5)
-    assert rens(form, halves) == {}
-    assert rens(form, point) == point
-    assert rins(form, point, point) == point
-    assert rins(form, halves, point) == {}
-    without_paging = formulate(problem, slots, Switches(paging=False))
-    assert point_of(slots, without_paging, decisions_of(slots, page_all(problem))) is None
-
-
-def test_neighbourhoods_are_layouts_that_hold_the_plan():
-    problem = linear("m4", 0.5)
-    slots = layout(problem, remat=True, forward=False)
-    optional = {slot for slot in slots.slots if not slot.base}
-    best = solve(problem).schedule
-    runs = used(slots, best)
-    assert runs <= optional
-    small = restrict(slots, runs)
-    assert decode(small, decisions_of(small, best)) == decode(slots, decisions_of(slots, best))
-    assert restrict(slots, optional) == slots
-    assert used(small, recompute_all(problem)) == set()  # it needs slots that are not there
-    for depth in (1, 3):
-        near = latest(slots, depth)
-        for stage in {slot.stage for slot in optional}:
-            steps = sorted(slot.step for slot in optional if slot.stage == stage)
-            assert sorted(s.step for s in near if s.stage == stage) == steps[-depth:]
-    windows = [window(slots, number, len(optional) // 4) for number in range(12)]
-    assert set().union(*windows) == optional
-    for inside in windows:
-        stages = {slot.stage for slot in inside}
-        assert inside == {slot for slot in optional if slot.stage in stages}
 
 
 def test_useless_runs_are_dropped_and_their_page_ins_move():
