@@ -40,7 +40,7 @@ from poet_mcu.schedule import (
     simulate,
     solve,
     sqrt_checkpoints,
-    thriftier,
+    thrifty,
 )
 from poet_mcu.schedule.pricing import (
     home_bytes,
@@ -234,22 +234,20 @@ def _thrifty(
 ) -> StepPlan:
     """``plan`` without page-ins and recomputes, one by one, as long as it can be placed."""
     until_s = time.monotonic() + options.time_limit_s
-    refused: set[Schedule] = set()
-    while time.monotonic() < until_s:
-        for fewer in thriftier(plan.problem, plan.schedule, solve_options(options)):
-            if fewer in refused:
-                continue
-            tried = _placed(
-                plan.graph, board, plan.problem, fewer, None, settings, budget.parts, FEW_NODES
-            )
-            if tried.ram_bytes <= budget.arena_bytes:
-                plan = tried
-                break
-            refused.add(fewer)
-            if time.monotonic() > until_s:
-                break
-        else:
-            break
+
+    def keep(fewer: Schedule) -> bool:
+        nonlocal plan
+        if time.monotonic() > until_s:
+            return False
+        tried = _placed(
+            plan.graph, board, plan.problem, fewer, None, settings, budget.parts, FEW_NODES
+        )
+        if tried.ram_bytes > budget.arena_bytes:
+            return False
+        plan = tried
+        return True
+
+    thrifty(plan.problem, plan.schedule, solve_options(options), keep)
     return plan
 
 

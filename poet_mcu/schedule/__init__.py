@@ -14,7 +14,7 @@ from poet_mcu.schedule.limits import MinimumMemory, minimum_memory, shortest_dea
 from poet_mcu.schedule.options import Progress, Solution, SolveOptions
 from poet_mcu.schedule.planner import solve
 from poet_mcu.schedule.problem import Op, Problem, Tensor
-from poet_mcu.schedule.thrift import thriftier
+from poet_mcu.schedule.thrift import thrifty
 
 __all__ = [
     "Metrics",
@@ -38,5 +38,5 @@ __all__ = [
     "simulate",
     "solve",
     "sqrt_checkpoints",
-    "thriftier",
+    "thrifty",
 ]

@@ -20,7 +20,7 @@ from poet_mcu.schedule import (
     search_large,
     simulate,
     solve,
-    thriftier,
+    thrifty,
 )
 from poet_mcu.schedule.backend import Limits
 from poet_mcu.schedule.decode import decode
@@ -164,19 +164,19 @@ def test_a_deadline_that_no_better_plan_meets_is_no_row():
     assert rows(close, best_j) == endless + 1
 
 
-def test_thriftier_plans_are_valid_and_cost_less():
+def test_a_plan_loses_what_it_does_not_need():
     problem = replace(linear("a72", 0.9), memory_bytes=10**9, deadline_s=None)
-    schedule = page_all(problem)
-    for _ in range(1000):
-        before = simulate(problem, schedule)
-        plans = list(thriftier(problem, schedule, SolveOptions()))
-        assert all(simulate(problem, plan).energy_j < before.energy_j for plan in plans)
-        if not plans:
-            break
-        schedule = plans[0]
-    assert before.page_ins == before.page_outs == before.recomputes == 0
+    kept = [page_all(problem)]
+    thrifty(problem, kept[0], SolveOptions(), lambda plan: kept.append(plan) is None)
+    costs = [simulate(problem, plan).energy_j for plan in kept]
+    assert costs == sorted(costs, reverse=True)
+    last = simulate(problem, kept[-1])
+    assert last.page_ins == last.page_outs == last.recomputes == 0
     tight = replace(problem, memory_bytes=simulate(problem, page_all(problem)).peak_bytes)
-    for plan in thriftier(tight, page_all(tight), SolveOptions()):
+    asked = []
+    thrifty(tight, page_all(tight), SolveOptions(), lambda plan: asked.append(plan) is not None)
+    assert asked
+    for plan in asked:
         check_budget(tight, simulate(tight, plan))
 
 

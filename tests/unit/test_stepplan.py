@@ -62,7 +62,7 @@ def test_the_plan_of_least_memory_keeps_only_the_moves_it_needs(
     with_room = planned(made, made.board.sram.size_bytes)
     assert with_room.metrics.page_ins == with_room.metrics.recomputes == 0
     tight = planned(made, least)
-    monkeypatch.setattr(stepplan, "thriftier", lambda *_: ())
+    monkeypatch.setattr(stepplan, "thrifty", lambda *_: None)
     moves_all = planned(made, least)
     assert tight.metrics.energy_j < moves_all.metrics.energy_j
     assert tight.ram_bytes <= stepplan.budget_of(made.board, least).arena_bytes
