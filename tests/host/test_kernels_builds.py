@@ -66,7 +66,7 @@ def test_cross_build_is_clean(tmp_path, target, fused, level):
     assert {frame[2].strip() for frame in frames} <= {"static", "dynamic,bounded"}
 
 
-@pytest.mark.parametrize("fused", [0, 1])
+@pytest.mark.parametrize("fused", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_sanitizers_find_nothing(tmp_path, fused):
     program = tmp_path / "sanitize"
     source = kb.ROOT / "tests" / "host" / "kernels_sanitize.c"
