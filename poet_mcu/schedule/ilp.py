@@ -250,10 +250,9 @@ class Builder:
         if not self.problem.overlap:
             self.seconds += self.bus
             return
-        forced_s = sum(t.page_out_s for t in self.problem.forced_writes)
+        compute_s, forced_s = self.problem.base_s, self.problem.forced_write_s
         most_s = forced_s + sum(f for _, f in self.bus)
         stall = self.out.q = column(self.model, "q", 0.0, max(most_s, 0.0))
-        compute_s = self.problem.base_s
         unit = max(most_s, compute_s) or 1.0
         terms: list[Term] = [(v, f / unit) for v, f in self.bus]
         terms += [(v, -f / unit) for v, f in self.seconds]

@@ -64,7 +64,7 @@ def affordable(slots: Layout, most_j: float, most_s: float) -> Layout:
         for step in slots.steps.steps
     )  # fmt: skip
     steps = Steps(slots.steps.tensors, cheap)
-    stages = {slot.stage for slot in slots.slots if not slot.base}
+    stages = {slot.stage for slot in slots.optional}
     worth = {Slot(stage, k) for stage in stages for k in candidates(steps, stage)}
     return restrict(slots, worth)
 
@@ -96,7 +96,7 @@ def window(slots: Layout, number: int, count: int) -> set[Slot]:
 
     Windows of successive ``number`` spread evenly over the stages; the last ones are shorter.
     """
-    optional = [slot for slot in slots.slots if not slot.base]
+    optional = slots.optional
     first = 0 if count >= len(optional) else int(number * GOLDEN % 1.0 * len(optional))
     stages = {slot.stage for slot in optional[first : first + count]}
     return {slot for slot in optional if slot.stage in stages}

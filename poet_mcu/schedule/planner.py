@@ -238,7 +238,8 @@ class _Search:
         return LargeSearch(
             self.problem, self.backend, self.beside, self.options.paging,
             (OVERHEAD_GAP, CLOSE_GAP * SCALE), lambda: self.left_s, self.offer,
-            lambda: None if self.best is None else self.best.schedule, self.bound,
+            lambda: None if self.best is None else self.best.schedule,
+            lambda: math.inf if self.best is None else self.best.metrics.energy_j, self.bound,
             self.claim, near,
         )  # fmt: skip
 

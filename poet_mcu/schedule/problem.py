@@ -100,9 +100,7 @@ class Problem:
     @property
     def fixed_s(self) -> float:
         """Seconds of every op once and, where transfers block, of the forced writes."""
-        return self.base_s + (
-            0.0 if self.overlap else sum(t.page_out_s for t in self.forced_writes)
-        )
+        return self.base_s + (0.0 if self.overlap else self.forced_write_s)
 
     @property
     def fixed_j(self) -> float:
@@ -114,6 +112,11 @@ class Problem:
         """Tensors that every plan writes: homes on the card that an op overwrites."""
         changed = {i for op in self.ops for i in op.mutates}
         return tuple(t for t in self.tensors if t.at_end_paged and t.id in changed)
+
+    @property
+    def forced_write_s(self) -> float:
+        """Seconds of the bus for the forced writes."""
+        return sum(t.page_out_s for t in self.forced_writes)
 
     @property
     def forced_reads(self) -> tuple[Tensor, ...]:
@@ -129,6 +132,5 @@ class Problem:
     @property
     def floor_s(self) -> float:
         """Seconds that no plan saves; with overlap the bus and the CPU each need their own."""
-        moved = sum(t.page_out_s for t in self.forced_writes)
-        moved += sum(t.page_in_s for t in self.forced_reads)
+        moved = self.forced_write_s + sum(t.page_in_s for t in self.forced_reads)
         return max(self.base_s, moved) if self.overlap else self.base_s + moved

@@ -21,7 +21,6 @@ from typing import Generic, Self, TypeVar
 from poet_mcu.ir.schedule import Schedule
 from poet_mcu.schedule.backend import Answer, Backend, Limits, SolveStatus
 from poet_mcu.schedule.decode import decode
-from poet_mcu.schedule.executor import simulate
 from poet_mcu.schedule.goals import Switches
 from poet_mcu.schedule.ilp import Formulation, formulate
 from poet_mcu.schedule.improve import (
@@ -113,10 +112,10 @@ class Relaxed:
 class LargeSearch:
     """What the search needs of its caller.
 
-    ``offer`` takes a plan and tells whether it is valid, ``best`` gives the best one, ``bound``
-    takes proven joules, ``claim`` those of a running solve by its name, ``near`` tells when to
-    stop. ``beside`` runs the full program in parallel; None: it runs behind the neighbourhoods,
-    with ``backend``.
+    ``offer`` takes a plan and tells whether it is valid, ``best`` gives the best one, ``best_j``
+    its joules (infinite without one), ``bound`` takes proven joules, ``claim`` those of a running
+    solve by its name, ``near`` tells when to stop. ``beside`` runs the full program in parallel;
+    None: it runs behind the neighbourhoods, with ``backend``.
     """
 
     problem: Problem
@@ -127,6 +126,7 @@ class LargeSearch:
     left_s: Callable[[], float]
     offer: Callable[[Schedule], bool]
     best: Callable[[], Schedule | None]
+    best_j: Callable[[], float]
     bound: Callable[[float], None]
     claim: Callable[[str, float], None]
     near: Callable[[], bool]
@@ -154,17 +154,16 @@ class LargeSearch:
         """``slots`` without what neither deadline nor the best plan's energy leave room for."""
         limit_s, floor_s = self.problem.deadline_s, self.problem.floor_s
         spare_s = math.inf if limit_s is None else (limit_s - floor_s) * (1 + MARGIN)
-        return affordable(slots, self.best_j() - self.problem.floor_j, spare_s)
+        return affordable(slots, self.most_j() - self.problem.floor_j, spare_s)
 
-    def best_j(self) -> float:
-        """Energy of the best plan."""
-        best = self.best()
-        return math.inf if best is None else simulate(self.problem, best).energy_j * (1 + MARGIN)
+    def most_j(self) -> float:
+        """What a better plan needs at most; infinite while there is no plan."""
+        return self.best_j() * (1 + MARGIN)
 
     def program(self, slots: Layout, *, paging: bool = True, loose: bool = False) -> Formulation:
         """The integer program over ``slots`` for plans better than the best."""
         paging = self.paging and paging
-        return formulate(self.problem, slots, Switches(paging, loose=loose, best_j=self.best_j()))
+        return formulate(self.problem, slots, Switches(paging, loose=loose, best_j=self.most_j()))
 
     def alongside(self, slots: Layout, prove: Callable[[Backend], Answer]) -> Answer | None:
         """Neighbourhoods while ``prove`` runs in the second process; its answer, if it had one."""
@@ -221,8 +220,7 @@ class LargeSearch:
 
         It begins with the relaxation, so it is left out where there is no time for that again.
         """
-        optional = sum(not slot.base for slot in slots.slots)
-        loose = optional > TIGHT_SLOTS
+        loose = len(slots.optional) > TIGHT_SLOTS
         hopeless = relaxed is None or relaxed.spent_s > self.left_s()
         if hopeless or self.beside is None:
             reserve_s = 0.0 if hopeless else FULL_SHARE * self.left_s()
@@ -289,7 +287,7 @@ class LargeSearch:
         for near_best in (True, False):
             if not (over() or self.near()):
                 self.attempt(slots, chosen | used(slots, self.best()), near_best=near_best)
-        total = sum(not slot.base for slot in slots.slots)
+        total = len(slots.optional)
         count, vain, best = WINDOW_SLOTS, 0, self.best()
         while not (over() or self.near() or self.left_s() < LEAST_S or vain == stale):
             self.windows += 1

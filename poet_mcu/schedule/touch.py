@@ -101,6 +101,11 @@ class Layout:
     slots: tuple[Slot, ...]
     touches: tuple[tuple[Touch, ...], ...]
 
+    @property
+    def optional(self) -> list[Slot]:
+        """The slots that a plan need not run, in order."""
+        return [slot for slot in self.slots if not slot.base]
+
 
 def expand(problem: Problem) -> Steps:
     """Steps of the problem. Raises InternalError when it is not well formed."""
